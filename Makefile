@@ -1,0 +1,49 @@
+# Every target sets up what it needs. `make test` is what CI runs.
+VENV := .venv
+PY := $(VENV)/bin/python
+# Arguments for demo, bench and the tests: make demo ARGS=--text
+ARGS ?=
+# Test processes.
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help venv check test demo bench docs format clean
+
+help:
+	@echo "make test    check, then run every test"
+	@echo "make check   linter, format, types, generated pages"
+	@echo "make demo    the durable conversation, end to end (ARGS=--text: without sound)"
+	@echo "make bench   the benchmarks"
+	@echo "make docs    write the generated pages anew"
+	@echo "make format  put the code in the house's format"
+	@echo "make clean   remove what make made"
+
+venv:
+	@bash scripts/setup.sh
+
+check: venv
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/pyright --warnings
+	$(PY) scripts/errors_doc.py --check
+
+test: check
+	$(PY) -m pytest -q -n $(JOBS) $(ARGS)
+
+demo: venv
+	@$(PY) -m antiphon.demo $(ARGS)
+
+bench: venv
+	$(PY) -m benchmarks $(ARGS)
+
+docs: venv
+	$(PY) scripts/errors_doc.py
+
+format: venv
+	$(VENV)/bin/ruff check --fix-only
+	$(VENV)/bin/ruff format
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Durable sessions for agents that speak and agents that write."""
