@@ -1,0 +1,307 @@
+"""Every error Antiphon raises.
+
+One root, one `status` per class (the vocabulary of gRPC's status codes), and a builtin as a second base where the caller may expect one::
+
+    AntiphonError
+    ├── InvalidInputError (ValueError)           what was handed in cannot be used
+    │   ├── InvalidIdError                       an id with separators, blanks or dots only
+    │   ├── NotJsonError                         a value that JSON cannot carry, with its path
+    │   ├── HookRegistrationError                a callback that cannot be registered
+    │   ├── DuplicateToolError                   two tools under one name
+    │   ├── ToolLoadError                        a tool that cannot be found or described
+    │   └── AudioFormatError                     sound that cannot be used or converted
+    ├── InvalidTypeError (TypeError)             what was handed in has the wrong type
+    ├── ToolNotFoundError (AttributeError)       a direct call of a tool nobody registered
+    ├── SnapshotException (ValueError)           a snapshot that cannot be taken or loaded
+    │   └── CorruptSnapshotError                 bytes at rest that are not a snapshot
+    ├── StorageError (OSError)                   a storage could not do what was asked
+    │   └── StorageKeyError (ValueError)         a key that no storage accepts
+    ├── AgentStateError (RuntimeError)           the agent is not in the state this needs
+    │   ├── AgentStartedError                    already started
+    │   ├── AgentNotStartedError                 not started
+    │   └── ConcurrencyException                 another invocation is under way
+    ├── InterruptError (KeyError)                an answer to a question nobody asked
+    ├── NotSupportedError (NotImplementedError)  this kind of agent or model does not do that
+    ├── MissingExtraError (ImportError)          an optional package is not installed
+    ├── SessionSaveError                         the conversation went on, but could not be saved
+    ├── ModelError                               a model could not answer
+    │   ├── ModelThrottledException              ask again later
+    │   ├── ContextWindowOverflowException       the conversation is too long for the model
+    │   ├── MaxTokensReachedException            the answer was cut by its token limit
+    │   └── ConnectionEndedError                 a live connection ended or would not restart
+    ├── ConnectionTimeoutError (TimeoutError)    a live connection reached its provider's time limit
+    └── StopError (RuntimeError)                 several things failed while a call was closed
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Status = Literal[
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "RESOURCE_EXHAUSTED",
+    "UNIMPLEMENTED",
+    "UNAVAILABLE",
+    "DEADLINE_EXCEEDED",
+    "DATA_LOSS",
+    "INTERNAL",
+]
+
+
+class AntiphonError(Exception):
+    """Root of every error of this library.
+
+    Attributes:
+        status: What kind of failure this is, in the words of gRPC's status codes.
+        remedy: What to do about errors of this class, for `docs/errors.md`.
+    """
+
+    status: ClassVar[Status] = "INTERNAL"
+    remedy: ClassVar[str] = "Please report it."
+
+
+class InvalidInputError(AntiphonError, ValueError):
+    """A value that was handed in cannot be used."""
+
+    status = "INVALID_ARGUMENT"
+    remedy = "Mend the value that the message names."
+
+
+class InvalidIdError(InvalidInputError):
+    """An id that cannot name anything: empty, blank, dots only, or with separators or control characters."""
+
+    remedy = "Use letters, digits, `-`, `_` and single dots."
+
+    def __init__(self, what: str, value: object, why: str) -> None:
+        super().__init__(f"{what}={value!r} {why}")
+        self.what, self.value = what, value
+
+
+class NotJsonError(InvalidInputError):
+    """A value that JSON cannot carry.
+
+    Attributes:
+        path: Where the value stands, such as `state.cart[2].price`.
+    """
+
+    remedy = "Store only None, booleans, finite numbers, strings, lists and dicts with string keys."
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path or 'value'} {why}")
+        self.path = path
+
+
+class HookRegistrationError(InvalidInputError):
+    """A callback cannot be registered as it is."""
+
+    remedy = "Give the callback's first parameter an event type, or name the event type in `add_hook`."
+
+
+class DuplicateToolError(InvalidInputError):
+    """Two tools have one name, or names that differ only in `-` and `_`."""
+
+    status = "ALREADY_EXISTS"
+    remedy = "Rename one of the tools: `@tool(name=...)`."
+
+
+class ToolLoadError(InvalidInputError):
+    """A tool could not be found, imported or described."""
+
+    remedy = "Give a decorated function, a tool object, a module, `package.module:function` or a path to a `.py` file."
+
+
+class AudioFormatError(InvalidInputError):
+    """Sound in a format, rate or channel count that cannot be used here."""
+
+    remedy = "Send 16-bit little-endian mono PCM at the rate that the message names."
+
+
+class InvalidTypeError(AntiphonError, TypeError):
+    """An argument has a type that is not supported."""
+
+    status = "INVALID_ARGUMENT"
+    remedy = "Pass one of the types that the message names."
+
+
+class ToolNotFoundError(AntiphonError, AttributeError):
+    """A direct call named a tool that the agent does not have."""
+
+    status = "NOT_FOUND"
+    remedy = "See `agent.tool_names`."
+
+
+class SnapshotException(AntiphonError, ValueError):
+    """A snapshot cannot be taken, read or loaded. Nothing was changed."""
+
+    status = "INVALID_ARGUMENT"
+    remedy = "The message names the field or path that is wrong."
+
+
+class CorruptSnapshotError(SnapshotException):
+    """Bytes at rest are not a snapshot: cut short, overwritten, or not JSON."""
+
+    status = "DATA_LOSS"
+    remedy = "Restore an earlier checkpoint (`list_snapshot_ids`, `restore_snapshot`), or delete the damaged one."
+
+
+class StorageError(AntiphonError, OSError):
+    """A storage could not do what was asked. The original error is chained."""
+
+    status = "UNAVAILABLE"
+    remedy = "See the chained error: disk full, permissions, network. The operation may be retried."
+
+
+class StorageKeyError(StorageError, ValueError):
+    """A key or prefix that no storage accepts."""
+
+    status = "INVALID_ARGUMENT"
+    remedy = "Keys are non-empty, use `/` between segments and contain no backslash, no `..` and no control character."
+
+
+class AgentStateError(AntiphonError, RuntimeError):
+    """The agent is not in the state that this needs."""
+
+    status = "FAILED_PRECONDITION"
+    remedy = "The message says what to call first."
+
+
+class AgentStartedError(AgentStateError):
+    """The agent is started, and this needs it stopped."""
+
+    remedy = "Call `await agent.stop()` first."
+
+
+class AgentNotStartedError(AgentStateError):
+    """The agent is not started."""
+
+    remedy = "Call `await agent.start()` first, or use `async with agent:`."
+
+
+class ConcurrencyException(AgentStateError):
+    """Another invocation of this agent is under way."""
+
+    status = "ABORTED"
+    remedy = "Wait for it, cancel it, or use one agent per conversation."
+
+
+class InterruptError(AntiphonError, KeyError):
+    """An answer was given to a question that is not open."""
+
+    status = "NOT_FOUND"
+    remedy = "Answer the ids in `result.interrupts`."
+
+    def __str__(self) -> str:
+        # KeyError would show the repr of the message.
+        return str(self.args[0]) if self.args else ""
+
+
+class NotSupportedError(AntiphonError, NotImplementedError):
+    """This kind of agent, model or storage does not do that."""
+
+    status = "UNIMPLEMENTED"
+    remedy = "The message names what to use instead."
+
+
+class MissingExtraError(AntiphonError, ImportError):
+    """An optional package is not installed.
+
+    Attributes:
+        package: The package that could not be imported.
+        extra: The extra of `antiphon` that installs it.
+    """
+
+    status = "FAILED_PRECONDITION"
+    remedy = "Install the extra that the message names."
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package!r} is not installed: pip install 'antiphon[{extra}]'")
+        self.package, self.extra = package, extra
+
+
+class SessionSaveError(AntiphonError):
+    """The conversation went on, but its state could not be saved. The storage's error is chained.
+
+    Attributes:
+        result: What the invocation returned, or None where there was no result.
+    """
+
+    status = "UNAVAILABLE"
+    remedy = "Take the answer from `error.result`; mend the storage; the next save brings everything up to date."
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class ModelError(AntiphonError):
+    """A model could not answer."""
+
+    status = "UNAVAILABLE"
+    remedy = "See the message: the provider's own words are in it."
+
+
+class ModelThrottledException(ModelError):
+    """The provider asks to slow down."""
+
+    status = "RESOURCE_EXHAUSTED"
+    remedy = "Try again later, or with fewer requests at once."
+
+
+class ContextWindowOverflowException(ModelError):
+    """The conversation is longer than the model can read."""
+
+    status = "RESOURCE_EXHAUSTED"
+    remedy = "Use a conversation manager that trims, for example `SlidingWindowConversationManager`."
+
+
+class MaxTokensReachedException(ModelError):
+    """The answer was cut by its token limit, and the part that arrived is in the history."""
+
+    status = "RESOURCE_EXHAUSTED"
+    remedy = "Raise the model's token limit, or ask for less."
+
+
+class ConnectionEndedError(ModelError):
+    """A live connection ended without being asked to, or would not restart."""
+
+    remedy = "Start the agent again: its history is intact and is sent to the new connection."
+
+
+class ConnectionTimeoutError(AntiphonError, TimeoutError):
+    """A live connection reached the provider's time limit.
+
+    A model raises it from `receive()`; the agent restarts the connection with `restart_config`, or lets it through
+    when automatic restart is off.
+
+    Attributes:
+        restart_config: Keyword arguments for the model's `restart`.
+    """
+
+    status = "DEADLINE_EXCEEDED"
+    remedy = "Leave `auto_restart` on, or call `start()` again."
+
+    def __init__(self, message: str, **restart_config: Any) -> None:
+        super().__init__(message)
+        self.restart_config = restart_config
+
+
+class StopError(AntiphonError, RuntimeError):
+    """Several things failed while a call was closed; everything was closed all the same.
+
+    Attributes:
+        errors: The failures, in the order in which they happened.
+    """
+
+    remedy = "See `error.errors`."
+
+    def __init__(self, errors: Sequence[BaseException]) -> None:
+        told = "; ".join(f"{type(error).__name__}: {error}" for error in errors)
+        super().__init__(f"{len(errors)} failures while stopping: {told}")
+        self.errors = tuple(errors)

@@ -1,0 +1,178 @@
+"""What JSON can carry: checked copies, comparison, and bytes on the way to disk and back.
+
+Messages and state are plain data that users may change at any time, so nobody trusts them about what changed. A *private
+copy* shares immutable leaves with the original and compares with `==` at C speed, numbers by type and bits: `1`, `1.0`,
+`True` and `-0.0` are four different values on disk.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from typing import Any, cast
+
+import msgspec
+
+from antiphon.errors import NotJsonError
+
+MAX_DEPTH = 200
+"""How deep lists and dicts may be nested; deeper ones are refused (a value that contains itself among them)."""
+
+BYTES_MARK = "__bytes_encoded__"
+"""Key of the dict that stands for bytes on disk: `{"__bytes_encoded__": true, "data": "<base64>"}`.
+
+User data with that key is wrapped as `{"__bytes_encoded__": false, "value": {...}}`, so that it comes back as it was.
+"""
+
+
+class Number:
+    """A number in a private copy: equal only to the same type and the same bits."""
+
+    __slots__ = ("value",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        value = self.value
+        if type(other) is Number:
+            other = other.value
+        return type(other) is type(value) and other == value and (other != 0 or str(other) == str(value))
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def _at(path: str, key: str | int) -> str:
+    return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path else key
+
+
+def _checked_text(text: str, path: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise NotJsonError(path, f"contains a lone surrogate at position {error.start}") from None
+    return text if type(text) is str else str.__str__(text)
+
+
+def _number(value: float, path: str) -> float:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**64:
+            raise NotJsonError(path, f"is {value!r}, more than 64 bits: store it as a string")
+        return int(value)
+    if not math.isfinite(value):
+        raise NotJsonError(path, f"is {value!r}, which JSON does not know")
+    return float(value)
+
+
+def _copy(value: Any, path: str, depth: int, wrap: bool, binary: bool) -> Any:
+    kind = type(value)
+    if kind is str:
+        return _checked_text(value, path)
+    if value is None:
+        return None
+    if depth > MAX_DEPTH:
+        raise NotJsonError(path, f"is nested deeper than {MAX_DEPTH}")
+    if isinstance(value, dict):
+        result: dict[str, Any] = {}
+        for key, item in cast("dict[Any, Any]", value).items():
+            if not isinstance(key, str):
+                raise NotJsonError(path, f"has the key {key!r}, which is not a string")
+            result[_checked_text(key, path)] = _copy(item, _at(path, key), depth + 1, wrap, binary)
+        return result
+    if isinstance(value, (list, tuple)):
+        items = cast("list[Any]", value)
+        return [_copy(item, _at(path, index), depth + 1, wrap, binary) for index, item in enumerate(items)]
+    if isinstance(value, (bool, int, float)):
+        number = _number(value, path)
+        return Number(number) if wrap else number
+    if isinstance(value, str):
+        return _checked_text(value, path)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        if not binary:
+            raise NotJsonError(path, f"is {kind.__name__}: store bytes as base64 text")
+        return bytes(value)
+    raise NotJsonError(path, f"is {kind.__module__}.{kind.__qualname__}, which JSON does not know")
+
+
+def copy_json(value: Any, path: str = "", *, binary: bool = True) -> Any:
+    """An independent copy of `value`, checked: what comes back from disk is equal to it.
+
+    Tuples become lists, `bytearray` and `memoryview` become `bytes`.
+
+    Args:
+        value: None, booleans, finite numbers, strings, bytes, and lists, tuples and dicts of these.
+        path: Where the value stands, for the error.
+        binary: Whether bytes are allowed.
+
+    Raises:
+        NotJsonError: With the path of the first value that cannot be stored.
+    """
+    return _copy(value, path, 0, False, binary)
+
+
+def private_copy(value: Any, path: str = "") -> Any:
+    """A checked copy to compare with later: `private == value` says whether `value` is still the same, to the bit.
+
+    Raises:
+        NotJsonError: With the path of the first value that cannot be stored.
+    """
+    return _copy(value, path, 0, True, True)
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same on disk: `==`, but `1`, `1.0`, `True` and `-0.0` differ.
+
+    Raises:
+        NotJsonError: If one of them cannot be stored.
+    """
+    return bool(private_copy(one) == copy_json(other))
+
+
+def _to_disk(value: Any) -> Any:
+    if isinstance(value, dict):
+        entry = {key: _to_disk(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {BYTES_MARK: False, "value": entry} if BYTES_MARK in entry else entry
+    if isinstance(value, list):
+        return [_to_disk(item) for item in cast("list[Any]", value)]
+    if isinstance(value, bytes):
+        return {BYTES_MARK: True, "data": b64encode(value).decode("ascii")}
+    return value.value if isinstance(value, Number) else value
+
+
+def _from_disk(value: Any) -> Any:
+    if isinstance(value, dict):
+        entry = cast("dict[str, Any]", value)
+        if BYTES_MARK in entry and len(entry) == 2:
+            mark = entry[BYTES_MARK]
+            if mark is True and isinstance(entry.get("data"), str):
+                return b64decode(entry["data"], validate=True)
+            if mark is False and isinstance(entry.get("value"), dict):
+                return {key: _from_disk(item) for key, item in entry["value"].items()}
+        return {key: _from_disk(item) for key, item in entry.items()}
+    if isinstance(value, list):
+        return [_from_disk(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def encode_json(value: Any) -> bytes:
+    """`value` (a checked copy, private or not) as JSON in UTF-8, bytes as marked base64."""
+    return msgspec.json.encode(_to_disk(value))
+
+
+def decode_json(data: bytes) -> Any:
+    """The value that `encode_json` (or Strands' session files) wrote.
+
+    Raises:
+        ValueError: If `data` is not JSON in UTF-8, or a marked value is not base64.
+    """
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    # Most of what is stored has no bytes at all, and then one look at the text saves the walk.
+    return _from_disk(value) if BYTES_MARK.encode() in data else value
