@@ -5,6 +5,8 @@ PY := $(VENV)/bin/python
 ARGS ?=
 # Test processes.
 JOBS ?= 2
+# pyright brings its own copy and need not ask whether there is a newer one.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help venv check test demo bench docs format clean
@@ -26,7 +28,7 @@ check: venv
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/pyright --warnings
-	$(PY) scripts/errors_doc.py --check
+	@for page in scripts/*_doc.py; do $(PY) $$page --check || exit 1; done
 
 test: check
 	$(PY) -m pytest -q -n $(JOBS) $(ARGS)
@@ -38,7 +40,7 @@ bench: venv
 	$(PY) -m benchmarks $(ARGS)
 
 docs: venv
-	$(PY) scripts/errors_doc.py
+	@for page in scripts/*_doc.py; do $(PY) $$page || exit 1; done
 
 format: venv
 	$(VENV)/bin/ruff check --fix-only
