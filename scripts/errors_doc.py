@@ -15,8 +15,9 @@ INTRODUCTION = """\
 Written by `make docs` from `src/antiphon/errors.py`: change it there.
 
 To catch everything this library raises, catch `AntiphonError`. To decide by kind of failure and not by class, read
-`error.status`. A class with a builtin beside its name is a subclass of that too, so that `except ValueError` works where
-you would expect it. The message names the value that was wrong; an error of a driver or provider is its `__cause__`.
+`error.status`. A class with a builtin beside its name is a subclass of that too, so that `except ValueError` works
+where you would expect it. The message names the value that was wrong; an error of a driver or provider is its
+`__cause__`.
 
 | class | status | builtin | when | what to do |
 |---|---|---|---|---|
@@ -39,11 +40,8 @@ def depth(error: type[errors.AntiphonError]) -> int:
 
 def builtin(error: type[errors.AntiphonError]) -> str:
     """The builtins it can be caught by, most special first, without those every error is."""
-    own = [
-        base
-        for base in error.__mro__
-        if base.__module__ == "builtins" and base not in (Exception, BaseException, object)
-    ]
+    common = (Exception, BaseException, object)
+    own = [base for base in error.__mro__ if base.__module__ == "builtins" and base not in common]
     named = [base for base in own if not any(base is not other and issubclass(other, base) for other in own)]
     return ", ".join(f"`{base.__name__}`" for base in named)
 
