@@ -46,7 +46,7 @@ IMPURE = {
 }
 
 # Only these know time and chance; everybody else below the edges is given a clock or an id.
-TIME_AND_CHANCE = {"time", "random", "secrets", "uuid"}
+TIME_AND_CHANCE = {"time", "random", "secrets"}
 KNOWS_TIME_AND_CHANCE = ["clock", "ids", "io.*", "telemetry", "testing.*", "server.*", "cli.*", "demo.*"]
 
 # Alternatives behind one contract do not see one another.
