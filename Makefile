@@ -31,6 +31,7 @@ check: venv
 	@for page in scripts/*_doc.py; do $(PY) $$page --check || exit 1; done
 
 test: check
+	@bash scripts/debian.sh
 	$(PY) -m pytest -q -n $(JOBS) $(ARGS)
 
 demo: venv

@@ -35,17 +35,19 @@ find_python() {
     die "no Python 3.11 or newer found (looked for: ${PYTHON:-python3, python3.11 to python3.14}). Install one, or name it: make PYTHON=/path/to/python3"
 }
 
-# Debian ships venv without ensurepip; the rest is in python3-venv, which only root may install.
+# Debian ships venv without ensurepip; the rest is in a package that only root may install.
+install_ensurepip() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+    say "this Python has no ensurepip: installing Debian's package for it"
+    local version
+    version=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    apt-get update -qq >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "python$version-venv" >&2
+}
+
 make_venv() {
     local python=$1
-    if "$python" -c 'import ensurepip' 2>/dev/null; then
-        "$python" -m venv "$venv"
-    elif [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        say "this Python has no ensurepip: installing Debian's package for it"
-        local version
-        version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "python$version-venv" >&2
+    if "$python" -c 'import ensurepip' 2>/dev/null || install_ensurepip "$python"; then
         "$python" -m venv "$venv"
     elif "$python" -m virtualenv --version >/dev/null 2>&1; then
         "$python" -m virtualenv -q "$venv"
