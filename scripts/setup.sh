@@ -41,8 +41,8 @@ install_ensurepip() {
     say "this Python has no ensurepip: installing Debian's package for it"
     local version
     version=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    apt-get update -qq >&2
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "python$version-venv" >&2
+    apt-get update -qq >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "python$version-venv" >/dev/null
 }
 
 make_venv() {
