@@ -138,7 +138,7 @@ def test_no_module_imports_from_a_package():
         f"  {module.at(found.line)}: imports from the package {found.target}"
         for module in plain_modules()
         for found in imports(module, MODULES)
-        if inside(found.target) and (found.target == ROOT or MODULES[found.target].is_package)
+        if found.target in MODULES and MODULES[found.target].is_package
     ]
     report(breaches, "import from the module that defines the name, not from a package's __init__:")
 
