@@ -75,6 +75,8 @@ STATE_WANTED = 15
 # Classes between the two, each with its reason.
 MUCH_STATE: dict[str, str] = {}
 
+REALTIME_TESTS = 3
+
 MODULES = read_modules()
 
 
@@ -444,3 +446,8 @@ def test_tests_use_no_mock_and_let_no_time_pass():
                 if swaps or last in {"Mock", "MagicMock", "AsyncMock"} or called in {"patch", "mocker.patch"}:
                     breaches.append(f"  {where}:{node.lineno}: {called}(...)")
     report(breaches, "use a product of antiphon.testing, a VirtualClock, or wait for an event:")
+
+
+def test_at_most_three_tests_run_in_real_time(request):
+    realtime = [f"  {item.nodeid}" for item in request.session.items if item.get_closest_marker("realtime")]
+    assert len(realtime) <= REALTIME_TESTS, "\n".join(["drive the others by a VirtualClock:", *realtime])
