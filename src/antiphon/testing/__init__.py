@@ -3,10 +3,45 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from antiphon.models.embedded.script import (
+        Answer,
+        BargeIn,
+        CallTools,
+        Emit,
+        End,
+        Expire,
+        Fail,
+        GoAway,
+        Hear,
+        Reason,
+        Say,
+        Until,
+        Usage,
+        Wait,
+        Write,
+    )
     from antiphon.testing.clock import VirtualClock
+    from antiphon.testing.scripted import ScriptedBidiModel, ScriptedModel
 else:
     _NAMES = {
+        "Answer": "antiphon.models.embedded.script",
+        "BargeIn": "antiphon.models.embedded.script",
+        "CallTools": "antiphon.models.embedded.script",
+        "Emit": "antiphon.models.embedded.script",
+        "End": "antiphon.models.embedded.script",
+        "Expire": "antiphon.models.embedded.script",
+        "Fail": "antiphon.models.embedded.script",
+        "GoAway": "antiphon.models.embedded.script",
+        "Hear": "antiphon.models.embedded.script",
+        "Reason": "antiphon.models.embedded.script",
+        "Say": "antiphon.models.embedded.script",
+        "ScriptedBidiModel": "antiphon.testing.scripted",
+        "ScriptedModel": "antiphon.testing.scripted",
+        "Until": "antiphon.models.embedded.script",
+        "Usage": "antiphon.models.embedded.script",
         "VirtualClock": "antiphon.testing.clock",
+        "Wait": "antiphon.models.embedded.script",
+        "Write": "antiphon.models.embedded.script",
     }
 
     def __getattr__(name: str) -> object:
@@ -18,5 +53,22 @@ else:
 
 
 __all__ = [
+    "Answer",
+    "BargeIn",
+    "CallTools",
+    "Emit",
+    "End",
+    "Expire",
+    "Fail",
+    "GoAway",
+    "Hear",
+    "Reason",
+    "Say",
+    "ScriptedBidiModel",
+    "ScriptedModel",
+    "Until",
+    "Usage",
     "VirtualClock",
+    "Wait",
+    "Write",
 ]

@@ -197,7 +197,7 @@ class ScriptedBidiModel(BidiModel):
     async def _play(self, line: Line) -> None:
         try:
             await self._player.play(line)
-        except* Exception as errors:
+        except* Exception as errors:  # noqa: BLE001 - whatever breaks the script, the call must end
             line.end(errors.exceptions[0])
 
     async def _restart(

@@ -1,0 +1,57 @@
+"""Models: what answers. Names are loaded on first use, so that no provider comes with another."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from antiphon.models.base import Model, ModelStopReason, StreamEvent, strip_metadata
+    from antiphon.models.bidi import (
+        AudioCapable,
+        AudioConfig,
+        AudioStreamConfig,
+        BidiModel,
+        ConnectionConfig,
+        Restartable,
+        Truncatable,
+    )
+    from antiphon.models.embedded.live import EmbeddedBidiModel
+    from antiphon.models.embedded.turns import EmbeddedModel
+else:
+    _NAMES = {
+        "AudioCapable": "antiphon.models.bidi",
+        "AudioConfig": "antiphon.models.bidi",
+        "AudioStreamConfig": "antiphon.models.bidi",
+        "BidiModel": "antiphon.models.bidi",
+        "ConnectionConfig": "antiphon.models.bidi",
+        "EmbeddedBidiModel": "antiphon.models.embedded.live",
+        "EmbeddedModel": "antiphon.models.embedded.turns",
+        "Model": "antiphon.models.base",
+        "ModelStopReason": "antiphon.models.base",
+        "Restartable": "antiphon.models.bidi",
+        "StreamEvent": "antiphon.models.base",
+        "Truncatable": "antiphon.models.bidi",
+        "strip_metadata": "antiphon.models.base",
+    }
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name not in _NAMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_NAMES[name]), name)
+
+
+__all__ = [
+    "AudioCapable",
+    "AudioConfig",
+    "AudioStreamConfig",
+    "BidiModel",
+    "ConnectionConfig",
+    "EmbeddedBidiModel",
+    "EmbeddedModel",
+    "Model",
+    "ModelStopReason",
+    "Restartable",
+    "StreamEvent",
+    "Truncatable",
+    "strip_metadata",
+]

@@ -1,0 +1,1 @@
+"""The embedded model: no key, no network, deterministic."""
