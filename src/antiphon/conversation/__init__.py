@@ -1,0 +1,1 @@
+"""What a conversation is: its history, what was heard, what is open. Pure rules."""
