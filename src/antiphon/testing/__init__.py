@@ -21,9 +21,12 @@ if TYPE_CHECKING:
         Write,
     )
     from antiphon.testing.clock import VirtualClock
+    from antiphon.testing.faults import FaultStorage, Hold
     from antiphon.testing.scripted import ScriptedBidiModel, ScriptedModel
 else:
     _NAMES = {
+        "StorageContract": "antiphon.testing.storage_contract",
+        "UnsyncedFileSystem": "antiphon.testing.filesystem",
         "Answer": "antiphon.models.embedded.script",
         "BargeIn": "antiphon.models.embedded.script",
         "CallTools": "antiphon.models.embedded.script",
@@ -39,6 +42,8 @@ else:
         "ScriptedModel": "antiphon.testing.scripted",
         "Until": "antiphon.models.embedded.script",
         "Usage": "antiphon.models.embedded.script",
+        "FaultStorage": "antiphon.testing.faults",
+        "Hold": "antiphon.testing.faults",
         "VirtualClock": "antiphon.testing.clock",
         "Wait": "antiphon.models.embedded.script",
         "Write": "antiphon.models.embedded.script",
@@ -53,6 +58,8 @@ else:
 
 
 __all__ = [
+    "StorageContract",
+    "UnsyncedFileSystem",
     "Answer",
     "BargeIn",
     "CallTools",
