@@ -229,8 +229,8 @@ class BidiAfterConnectionRestartEvent(HookEvent[AgentT_co]):
 class JournalChangedEvent(HookEvent[AgentT_co]):
     """What is open beside the committed history has changed: see `agent.take_journal()`.
 
-    Awaited where something must be known before it happens (a tool starts, a person is asked); at most every 250 ms while
-    the agent speaks.
+    Awaited where something must be known before it happens (a tool starts, a person is asked); at most every 250 ms
+    while the agent speaks.
     """
 
 

@@ -192,7 +192,7 @@ def _collect(questions: list[Interrupt], question: Interrupt) -> None:
 
 
 def is_async(callback: Callable[..., Any]) -> bool:
-    """Whether calling `callback` gives something to await: a coroutine function, or an object whose `__call__` is one."""
+    """Whether calling `callback` gives something to await: a coroutine function, or an object with such a `__call__`."""
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
         getattr(callback, "__call__", None)  # noqa: B004 - asks for the method, not whether there is one
     )
