@@ -19,6 +19,7 @@ from antiphon.storage.namespace import NamespacedStorage
 T = TypeVar("T")
 
 _LONGEST_NAME = 255  # bytes of UTF-8 in one name, on every file system that matters here
+_DEEPEST = 100  # folders of a key, one descriptor each while it is written
 _ATTEMPTS = 8  # how often a folder may vanish under a write (another process tidies up) before that is an error
 _SWEPT_FOLDERS = 4096  # remembered as free of leftovers; then forgotten, so that memory stays bounded
 
@@ -54,7 +55,7 @@ class LocalFileStorage:
         """The folder, as an absolute path."""
         return self._files.base
 
-    async def write(self, key: str, data: bytes, /) -> None:
+    async def write(self, key: str, data: bytes) -> None:
         """Put `data` at `key`, durably.
 
         Raises:
@@ -64,15 +65,15 @@ class LocalFileStorage:
         # Copied here: the caller may change its buffer while the thread is busy.
         await self._io.run(self._files.write, key, frozen_bytes(data))
 
-    async def read(self, key: str, /) -> bytes | None:
+    async def read(self, key: str) -> bytes | None:
         """The value at `key`; None when there is none."""
         return await self._io.run(self._files.read, key)
 
-    async def delete(self, key: str, /) -> None:
+    async def delete(self, key: str) -> None:
         """Remove `key`, if it is there, durably."""
         await self._io.run(self._files.delete, key)
 
-    async def list(self, prefix: str = "", /) -> builtins.list[str]:
+    async def list(self, prefix: str = "") -> builtins.list[str]:
         """All keys that begin with `prefix`, ascending. Only the folder that the prefix names is walked."""
         return await self._io.run(self._files.list, prefix)
 
@@ -249,6 +250,8 @@ class _Files:
 
     def _split(self, key: str) -> tuple[builtins.list[str], str]:
         *folders, name = normalize_key(key).split("/")
+        if len(folders) > _DEEPEST:
+            raise StorageError(f"storage key {key[:80]!r}... has more than {_DEEPEST} folders")
         for segment in (*folders, name):
             if len(segment.encode()) > _LONGEST_NAME:
                 raise StorageError(

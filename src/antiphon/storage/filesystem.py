@@ -1,5 +1,4 @@
-"""The file operations of `LocalFileStorage`: a seam for tests that cut the power
-(`antiphon.testing.UnsyncedFileSystem`).
+"""The file operations of `LocalFileStorage`, a seam for tests that cut the power (`UnsyncedFileSystem`).
 
 Every name is a single path segment, looked up in an open folder (`at`, a descriptor) and never through a symlink.
 """

@@ -22,19 +22,19 @@ class InMemoryStorage:
         self._memory = _Memory()
         self.sync: SyncStorage = self._memory
 
-    async def write(self, key: str, data: bytes, /) -> None:
+    async def write(self, key: str, data: bytes) -> None:
         """Put a copy of `data` at `key`."""
         self._memory.write(key, data)
 
-    async def read(self, key: str, /) -> bytes | None:
+    async def read(self, key: str) -> bytes | None:
         """The value at `key`; None when there is none."""
         return self._memory.read(key)
 
-    async def delete(self, key: str, /) -> None:
+    async def delete(self, key: str) -> None:
         """Remove `key`, if it is there."""
         self._memory.delete(key)
 
-    async def list(self, prefix: str = "", /) -> builtins.list[str]:
+    async def list(self, prefix: str = "") -> builtins.list[str]:
         """All keys that begin with `prefix`, ascending."""
         return self._memory.list(prefix)
 

@@ -47,19 +47,19 @@ class NamespacedStorage:
         """The four verbs for synchronous code."""
         return _Namespaced(sync_storage(self._storage), self._prefix)
 
-    async def write(self, key: str, data: bytes, /) -> None:
+    async def write(self, key: str, data: bytes) -> None:
         """Put `data` at `key`."""
         await self._storage.write(f"{self._prefix}/{normalize_key(key)}", data)
 
-    async def read(self, key: str, /) -> bytes | None:
+    async def read(self, key: str) -> bytes | None:
         """The value at `key`; None when there is none."""
         return await self._storage.read(f"{self._prefix}/{normalize_key(key)}")
 
-    async def delete(self, key: str, /) -> None:
+    async def delete(self, key: str) -> None:
         """Remove `key`, if it is there."""
         await self._storage.delete(f"{self._prefix}/{normalize_key(key)}")
 
-    async def list(self, prefix: str = "", /) -> builtins.list[str]:
+    async def list(self, prefix: str = "") -> builtins.list[str]:
         """All keys of this namespace that begin with `prefix`, ascending."""
         found = await self._storage.list(f"{self._prefix}/{normalize_prefix(prefix)}")
         return _without(self._prefix, found)

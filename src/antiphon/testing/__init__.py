@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     )
     from antiphon.testing.clock import VirtualClock
     from antiphon.testing.faults import FaultStorage, Hold
+    from antiphon.testing.filesystem import UnsyncedFileSystem
     from antiphon.testing.scripted import ScriptedBidiModel, ScriptedModel
+    from antiphon.testing.storage_contract import StorageContract
 else:
     _NAMES = {
-        "StorageContract": "antiphon.testing.storage_contract",
-        "UnsyncedFileSystem": "antiphon.testing.filesystem",
         "Answer": "antiphon.models.embedded.script",
         "BargeIn": "antiphon.models.embedded.script",
         "CallTools": "antiphon.models.embedded.script",
@@ -34,16 +34,18 @@ else:
         "End": "antiphon.models.embedded.script",
         "Expire": "antiphon.models.embedded.script",
         "Fail": "antiphon.models.embedded.script",
+        "FaultStorage": "antiphon.testing.faults",
         "GoAway": "antiphon.models.embedded.script",
         "Hear": "antiphon.models.embedded.script",
+        "Hold": "antiphon.testing.faults",
         "Reason": "antiphon.models.embedded.script",
         "Say": "antiphon.models.embedded.script",
         "ScriptedBidiModel": "antiphon.testing.scripted",
         "ScriptedModel": "antiphon.testing.scripted",
+        "StorageContract": "antiphon.testing.storage_contract",
+        "UnsyncedFileSystem": "antiphon.testing.filesystem",
         "Until": "antiphon.models.embedded.script",
         "Usage": "antiphon.models.embedded.script",
-        "FaultStorage": "antiphon.testing.faults",
-        "Hold": "antiphon.testing.faults",
         "VirtualClock": "antiphon.testing.clock",
         "Wait": "antiphon.models.embedded.script",
         "Write": "antiphon.models.embedded.script",
@@ -58,8 +60,6 @@ else:
 
 
 __all__ = [
-    "StorageContract",
-    "UnsyncedFileSystem",
     "Answer",
     "BargeIn",
     "CallTools",
@@ -67,14 +67,16 @@ __all__ = [
     "End",
     "Expire",
     "Fail",
-    "GoAway",
     "FaultStorage",
+    "GoAway",
     "Hear",
     "Hold",
     "Reason",
     "Say",
     "ScriptedBidiModel",
     "ScriptedModel",
+    "StorageContract",
+    "UnsyncedFileSystem",
     "Until",
     "Usage",
     "VirtualClock",
