@@ -15,9 +15,10 @@ from antiphon.events import OutputEvent
 from antiphon.models.base import StreamEvent
 from antiphon.models.bidi import AudioConfig, BidiModel, ConnectionConfig
 from antiphon.models.embedded.line import Line
+from antiphon.models.embedded.mouth import Voice
 from antiphon.models.embedded.player import Player
 from antiphon.models.embedded.script import ScriptedAnswer, Step
-from antiphon.models.embedded.speech import SilentVoice, Voice
+from antiphon.models.embedded.speech import SilentVoice
 from antiphon.models.embedded.turns import EmbeddedModel
 
 

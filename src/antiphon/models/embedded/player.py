@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from antiphon.clock import Clock
@@ -31,6 +32,7 @@ from antiphon.events import (
     OutputEvent,
 )
 from antiphon.models.embedded.line import Line
+from antiphon.models.embedded.mouth import Chunk, Voice
 from antiphon.models.embedded.script import (
     BargeIn,
     CallTools,
@@ -49,7 +51,7 @@ from antiphon.models.embedded.script import (
     Write,
     numbered_calls,
 )
-from antiphon.models.embedded.speech import SilentVoice, Spoken, Voice, silence_for, timed_events
+from antiphon.models.embedded.speech import SilentVoice, Speech, silence_for
 from antiphon.models.embedded.stream import word_pieces
 
 
@@ -169,29 +171,28 @@ class Player:
             await self._changed.wait()
         self._sent[step.what] -= self._sent["audio"] if step.what == "audio" else step.count
 
-    def _sound(self, step: Say) -> Spoken:
+    def _sound(self, step: Say) -> Iterator[Chunk]:
         rate = self._voice.sample_rate
         if step.words is not None:
             return silence_for(step.words, rate)
         if step.words_per_second is not None:
-            return SilentVoice(words_per_second=step.words_per_second, sample_rate=rate).speak(step.text)
-        return self._voice.speak(step.text)
+            return SilentVoice(words_per_second=step.words_per_second, sample_rate=rate).say(step.text)
+        return self._voice.say(step.text)
 
     async def _say(self, step: Say, line: Line) -> None:
         response_id = self._next("response") if step.response_id is None else step.response_id
         content_id = self._next("speech")
-        new = response_id not in self._spoken
         self._response = response_id
-        spoken = self._sound(step)
-        before = self._spoken[response_id]
-        self._spoken[response_id] += len(spoken.audio) // 2
-        if new and step.start_event:
+        if response_id not in self._spoken and step.start_event:
             line.post(BidiResponseStartEvent(response_id=response_id))
         if step.transcript:
             line.post(BidiTranscriptStartEvent(content_id=content_id))
         if step.sound:
             line.post(BidiAudioStartEvent(content_id=content_id, response_id=response_id))
-        whole = await self._deliver(step, spoken, line, response_id=response_id, content_id=content_id, before=before)
+        before = self._spoken[response_id]
+        speech = Speech(response_id, content_id, self._voice.sample_rate, before=before, word_times=step.word_times)
+        whole = await self._deliver(step, speech, line)
+        self._spoken[response_id] = speech.response_bytes
         if whole or step.stop_events:
             if step.sound:
                 line.post(BidiAudioStopEvent(content_id=content_id, response_id=response_id))
@@ -200,29 +201,27 @@ class Player:
             if step.last or not whole:
                 line.post(BidiResponseStopEvent(response_id=response_id))
 
-    async def _deliver(
-        self, step: Say, spoken: Spoken, line: Line, *, response_id: str, content_id: str, before: int
-    ) -> bool:
+    async def _deliver(self, step: Say, speech: Speech, line: Line) -> bool:
+        """Send a speech; False when it was cut."""
         began = self._clock.now()
-        cut_ms = float("inf") if step.barge_in_at_ms is None else step.barge_in_at_ms
-        for at_ms, event in timed_events(
-            spoken, response_id=response_id, content_id=content_id, before=before, word_times=step.word_times
-        ):
+        cut_ms = math.inf if step.barge_in_at_ms is None else step.barge_in_at_ms
+        for chunk in self._sound(step):
             if step.real_time:
-                if at_ms >= cut_ms:
+                if speech.position_ms >= cut_ms:
                     break
-                await self._reach(began + at_ms / 1000)
-            if response_id in self._cut or line.over:
+                await self._reach(began + speech.position_ms / 1000)
+            if speech.response_id in self._cut or line.over:
                 return False
-            if step.sound if isinstance(event, BidiAudioDeltaEvent) else step.transcript:
-                line.post(event)
+            for event in speech.events(chunk):
+                if step.sound if isinstance(event, BidiAudioDeltaEvent) else step.transcript:
+                    line.post(event)
         if step.barge_in_at_ms is not None:
             await self._reach(began + step.barge_in_at_ms / 1000)
-            if response_id not in self._cut:
-                self.barge_in(line, response_id)
+            if speech.response_id not in self._cut:
+                self.barge_in(line, speech.response_id)
         elif step.real_time:
-            await self._reach(began + spoken.duration_ms / 1000)  # the last piece was sent when it began to sound
-        return response_id not in self._cut
+            await self._reach(began + speech.position_ms / 1000)  # the last piece was sent when it began to sound
+        return speech.response_id not in self._cut
 
     async def _reach(self, due: float) -> None:
         left = due - self._clock.now()
