@@ -224,7 +224,7 @@ class FunctionTool(AgentTool, Generic[P, R_co]):
 def _plain(function: object) -> Callable[..., Any]:
     """The function itself, below a `classmethod` or `staticmethod`."""
     if isinstance(function, (classmethod, staticmethod)):
-        function = cast("object", function.__func__)
+        return cast("classmethod[Any, ..., Any]", function).__func__
     return cast("Callable[..., Any]", function)
 
 
