@@ -7,10 +7,19 @@ from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any, cast
 
+from antiphon.agent.blocking import run_blocking
 from antiphon.agent.sandbox import HostSandbox
-from antiphon.content import Message, Messages, SystemContentBlock
+from antiphon.content import Message, Messages, SystemContentBlock, ToolResult, ToolUse
 from antiphon.conversation.repair import without_dangling_tail
-from antiphon.errors import InvalidInputError, InvalidTypeError, NotJsonError, NotSupportedError, SnapshotException
+from antiphon.errors import (
+    AgentStartedError,
+    ConcurrencyException,
+    InvalidInputError,
+    InvalidTypeError,
+    NotJsonError,
+    NotSupportedError,
+    SnapshotException,
+)
 from antiphon.hooks.events import AgentInitializedEvent, MessageAddedEvent
 from antiphon.hooks.registry import EventTypes, HookCallback, HookProvider, HookRegistry
 from antiphon.ids import check_id, new_uuid7
@@ -18,12 +27,12 @@ from antiphon.interrupts import InterruptState
 from antiphon.jsonable import copy_json
 from antiphon.local_agent import LocalAgent, SharedEventT
 from antiphon.session.base import SessionManager
-from antiphon.snapshot.checks import checked_fields
+from antiphon.snapshot.checks import check_snapshot
 from antiphon.snapshot.envelope import SCHEMA_VERSION, Snapshot
 from antiphon.snapshot.fields import SnapshotField, SnapshotPreset, resolve_fields
 from antiphon.state import AgentState
 from antiphon.storage.base import Storage
-from antiphon.tools.direct import ToolCaller
+from antiphon.tools.direct import ToolCaller, recorded_messages
 from antiphon.tools.registry import ToolRegistry, ToolSource
 
 DEFAULT_ID = "default"
@@ -91,7 +100,13 @@ class BaseAgent(LocalAgent):
         for provider in [*([session_manager] if session_manager is not None else []), *(hooks or [])]:
             self.hooks.add_hook(provider)
         self.tool_registry = ToolRegistry(tools if tools is not None else ())
-        self._tool_caller = ToolCaller(self)
+        self._tool_caller = ToolCaller(
+            self,
+            self.tool_registry,
+            recording=lambda: self.record_direct_tool_call,
+            may_record=self._refuse_recording,
+            record=self._record_direct_call,
+        )
 
     def _finish_construction(self) -> None:
         """Restore the session and tell everybody that the agent is there: the last step of a constructor."""
@@ -154,7 +169,9 @@ class BaseAgent(LocalAgent):
         Raises:
             NotSupportedError: Always.
         """
-        raise NotSupportedError(f"event_loop_metrics is not supported by {type(self).__name__} yet: see the usage events")
+        raise NotSupportedError(
+            f"event_loop_metrics is not supported by {type(self).__name__} yet: see the usage events"
+        )
 
     @property
     def cancel_signal(self) -> threading.Event:
@@ -188,6 +205,19 @@ class BaseAgent(LocalAgent):
         """The committed history as a new list, without calls at its end that have no results."""
         return without_dangling_tail(self.messages)
 
+    def _refuse_recording(self) -> None:
+        try:
+            self._refuse_while_active("recording a direct tool call")
+        except AgentStartedError as error:
+            raise ConcurrencyException(f"{error}; or call it with record_direct_tool_call=False") from None
+
+    def _record_direct_call(self, tool_use: ToolUse, result: ToolResult, override: str | None) -> None:
+        messages = recorded_messages(tool_use, result, override)
+        if self.hooks.listens(MessageAddedEvent):
+            run_blocking(lambda: commit(self, *messages))
+        else:
+            self.messages.extend(messages)
+
     # --- snapshots ---
 
     def take_snapshot(
@@ -216,7 +246,7 @@ class BaseAgent(LocalAgent):
             return Snapshot(
                 scope="agent",
                 schema_version=SCHEMA_VERSION,
-                data={name: copy_json(self._capture_field(name), name) for name in self.kind.fields if name in fields},
+                data={name: copy_json(self._capture_field(name), f"data.{name}") for name in fields},
                 app_data=copy_json(app_data or {}, "app_data"),
             )
         except NotJsonError as error:
@@ -233,7 +263,7 @@ class BaseAgent(LocalAgent):
             AgentStateError: While a live call or an invocation is under way.
         """
         self._refuse_while_active("loading a snapshot")
-        fields = self._prepare_fields(checked_fields(self.kind, snapshot))
+        fields = self._prepare_fields(check_snapshot(snapshot, self.kind))
         for name, value in fields.items():
             self._apply_field(name, value)
 
