@@ -6,7 +6,9 @@ The registry knows events, not agents. Who may listen to what is said by types: 
 
 from __future__ import annotations
 
+import functools
 import inspect
+import math
 import types
 import typing
 from collections.abc import Awaitable, Callable, Sequence
@@ -85,19 +87,24 @@ class HookProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Entry(Generic[T]):
+    """A registration. `number` counts registrations: one that names several classes hears an event once."""
+
     order: float
+    number: int
     callback: HookCallback[T]
 
 
 class HookRegistry:
     """Callbacks by event class, in order.
 
-    A callback registered for a class also hears its subclasses.
+    A callback registered for a class also hears its subclasses. What is registered while an event is told hears the
+    next one.
     """
 
     def __init__(self) -> None:
         self._entries: dict[type[BaseHookEvent], list[_Entry[Any]]] = {}
         self._plans: dict[type[BaseHookEvent], tuple[HookCallback[Any], ...]] = {}
+        self._count = 0
 
     def add_callback(self, event_type: EventTypes[T], callback: HookCallback[T], *, order: float = 0) -> None:
         """Call `callback` with each event of these classes.
@@ -112,16 +119,27 @@ class HookRegistry:
             HookRegistrationError: If no event class can be told, or an asynchronous callback is added to an event that
                 takes synchronous ones only.
         """
+        if not callable(callback):
+            raise HookRegistrationError(f"callback={callback!r} cannot be called")
+        if math.isnan(order):
+            raise HookRegistrationError(f"order={order!r} is no place in an order")
         kinds = _event_types(event_type, callback)
         for kind in kinds:
             if kind.synchronous and is_async(callback):
                 raise HookRegistrationError(f"{kind.__name__} can only be registered with a synchronous callback")
+        self._count += 1
         for kind in kinds:
-            self._entries.setdefault(kind, []).append(_Entry(order, callback))
-        self._plans.clear()
+            self._entries.setdefault(kind, []).append(_Entry(order, self._count, callback))
+        self._plans = {}
 
     def add_hook(self, provider: HookProvider) -> None:
-        """Let `provider` register its callbacks."""
+        """Let `provider` register its callbacks.
+
+        Raises:
+            HookRegistrationError: If it has no `register_hooks`.
+        """
+        if not isinstance(cast("object", provider), HookProvider):
+            raise HookRegistrationError(f"hook={provider!r} has no register_hooks: pass a callback to agent.add_hook")
         provider.register_hooks(self)
 
     def has_callbacks(self) -> bool:
@@ -137,13 +155,13 @@ class HookRegistry:
         return self._plan(type(event))
 
     def _plan(self, kind: type[BaseHookEvent]) -> tuple[HookCallback[Any], ...]:
-        plan = self._plans.get(kind)
+        plans = self._plans  # one object for the whole method: another thread may register meanwhile
+        plan = plans.get(kind)
         if plan is None:
-            entries = [entry for base in kind.__mro__ for entry in self._entries.get(base, ())]
-            if kind.reverse:
-                entries.reverse()
-            plan = tuple(entry.callback for entry in sorted(entries, key=lambda entry: entry.order))
-            self._plans[kind] = plan
+            entries = {entry.number: entry for base in kind.__mro__ for entry in self._entries.get(base, ())}
+            turn = -1 if kind.reverse else 1
+            ordered = sorted(entries.values(), key=lambda entry: (entry.order, turn * entry.number))
+            plan = plans[kind] = tuple(entry.callback for entry in ordered)
         return plan
 
     def invoke_callbacks(self, event: T) -> tuple[T, list[Interrupt]]:
@@ -153,27 +171,32 @@ class HookRegistry:
             The event, and the questions that callbacks asked.
 
         Raises:
-            HookRegistrationError: If a listener is asynchronous.
+            HookRegistrationError: If a listener is asynchronous. None is called then, unless it can only be told
+                afterwards, from what a listener returns.
+            InvalidInputError: If two listeners ask questions of one name.
         """
+        plan = self._plan(cast("type[BaseHookEvent]", type(event)))
+        if any(is_async(callback) for callback in plan):
+            raise _needs_await(event)
         questions: list[Interrupt] = []
-        for callback in self._plan(cast("type[BaseHookEvent]", type(event))):
-            if is_async(callback):
-                raise HookRegistrationError(f"event=<{event}> | use invoke_callbacks_async to invoke async callback")
+        for callback in plan:
             try:
                 result = callback(event)
             except InterruptException as asked:
                 _collect(questions, asked.interrupt)
             else:
-                if inspect.isawaitable(result):
+                if result is not None and inspect.isawaitable(result):
                     if inspect.iscoroutine(result):
                         result.close()
-                    raise HookRegistrationError(
-                        f"event=<{event}> | use invoke_callbacks_async to invoke async callback"
-                    )
+                    raise _needs_await(event)
         return event, questions
 
     async def invoke_callbacks_async(self, event: T) -> tuple[T, list[Interrupt]]:
-        """Like `invoke_callbacks`, and awaits whatever a listener returns that can be awaited."""
+        """Like `invoke_callbacks`, and awaits whatever a listener returns that can be awaited.
+
+        Raises:
+            InvalidInputError: If two listeners ask questions of one name.
+        """
         questions: list[Interrupt] = []
         for callback in self._plan(cast("type[BaseHookEvent]", type(event))):
             try:
@@ -185,6 +208,10 @@ class HookRegistry:
         return event, questions
 
 
+def _needs_await(event: object) -> HookRegistrationError:
+    return HookRegistrationError(f"event=<{event}> | use invoke_callbacks_async to invoke async callback")
+
+
 def _collect(questions: list[Interrupt], question: Interrupt) -> None:
     if any(known.name == question.name for known in questions):
         raise InvalidInputError(f"interrupt_name=<{question.name}> | interrupt name used more than once")
@@ -193,6 +220,8 @@ def _collect(questions: list[Interrupt], question: Interrupt) -> None:
 
 def is_async(callback: Callable[..., Any]) -> bool:
     """Whether calling `callback` gives something to await: a coroutine function, or an object with such a `__call__`."""
+    while isinstance(callback, functools.partial):
+        callback = callback.func
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
         getattr(callback, "__call__", None)  # noqa: B004 - asks for the method, not whether there is one
     )
@@ -228,19 +257,33 @@ def _members(hint: object) -> list[object]:
 
 def _first_hint(callback: Callable[..., Any]) -> object:
     function = callback
-    if not inspect.isroutine(callback) and not isinstance(callback, type):
-        function = getattr(callback, "func", callback)  # functools.partial
-        if not inspect.isroutine(function):
-            function = type(callback).__call__
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    function = inspect.unwrap(function)
     try:
-        names = list(inspect.signature(callback).parameters)
-        hints = typing.get_type_hints(function)
-    except (TypeError, ValueError, NameError) as error:
+        first = next(iter(inspect.signature(callback).parameters.values()), None)
+        if first is None or first.annotation is inspect.Parameter.empty:
+            raise HookRegistrationError(
+                f"callback={callback!r} has no type hint | cannot infer event type, "
+                "please provide event_type explicitly"
+            )
+        if not isinstance(first.annotation, str):
+            return first.annotation
+        # Only this one: another annotation may name what only a type checker sees.
+        scope = {**getattr(function, "__globals__", {}), **inspect.getclosurevars(function).nonlocals}
+        return typing.get_type_hints(_Hint(first.annotation), globalns=scope)["event"]
+    except (TypeError, ValueError, NameError, AttributeError, SyntaxError) as error:
+        if isinstance(error, HookRegistrationError):
+            raise
         raise HookRegistrationError(
             f"callback={callback!r} | cannot infer event type ({error}), please provide event_type explicitly"
         ) from error
-    if not names or names[0] not in hints:
-        raise HookRegistrationError(
-            f"callback={callback!r} has no type hint | cannot infer event type, please provide event_type explicitly"
-        )
-    return hints[names[0]]
+
+
+class _Hint:
+    """Carries one annotation to `get_type_hints`."""
+
+    def __init__(self, annotation: str) -> None:
+        self.__annotations__ = {"event": annotation}
