@@ -259,10 +259,11 @@ def block_from(data: object) -> Block | AudioDelta:
     keys = list(entry)
     if len(keys) != 1 or keys[0] not in _READERS:
         raise InvalidInputError(f"invalid input | expected one of the keys {sorted(_READERS)}, got {keys!r}")
-    return _READERS[keys[0]](entry[keys[0]])
+    block: Block | AudioDelta = _READERS[keys[0]](entry[keys[0]])
+    return block
 
 
-def _media(kind: type[ImageBlock] | type[AudioDelta], value: Any) -> ImageBlock | AudioDelta:
+def _media(kind: type[ImageBlock | AudioDelta], value: Any) -> ImageBlock | AudioDelta:
     if not isinstance(value, dict):
         raise InvalidTypeError(f"invalid input | {kind.__name__} wants a dict of format and source, got {value!r}")
     fields = cast("dict[str, Any]", value)

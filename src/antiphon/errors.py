@@ -1,6 +1,7 @@
 """Every error Antiphon raises.
 
-One root, one `status` per class (the vocabulary of gRPC's status codes), and a builtin as a second base where the caller may expect one::
+One root, one `status` per class (the vocabulary of gRPC's status codes), and a builtin as a second base where the
+caller may expect one::
 
     AntiphonError
     ├── InvalidInputError (ValueError)           what was handed in cannot be used
@@ -70,7 +71,7 @@ class AntiphonError(Exception):
 class InvalidInputError(AntiphonError, ValueError):
     """A value that was handed in cannot be used."""
 
-    status = "INVALID_ARGUMENT"
+    status: ClassVar[Status] = "INVALID_ARGUMENT"
     remedy = "Mend the value that the message names."
 
 
@@ -107,7 +108,7 @@ class HookRegistrationError(InvalidInputError):
 class DuplicateToolError(InvalidInputError):
     """Two tools have one name, or names that differ only in `-` and `_`."""
 
-    status = "ALREADY_EXISTS"
+    status: ClassVar[Status] = "ALREADY_EXISTS"
     remedy = "Rename one of the tools: `@tool(name=...)`."
 
 
@@ -126,49 +127,49 @@ class AudioFormatError(InvalidInputError):
 class InvalidTypeError(AntiphonError, TypeError):
     """An argument has a type that is not supported."""
 
-    status = "INVALID_ARGUMENT"
+    status: ClassVar[Status] = "INVALID_ARGUMENT"
     remedy = "Pass one of the types that the message names."
 
 
 class ToolNotFoundError(AntiphonError, AttributeError):
     """A direct call named a tool that the agent does not have."""
 
-    status = "NOT_FOUND"
+    status: ClassVar[Status] = "NOT_FOUND"
     remedy = "See `agent.tool_names`."
 
 
 class SnapshotException(AntiphonError, ValueError):
     """A snapshot cannot be taken, read or loaded. Nothing was changed."""
 
-    status = "INVALID_ARGUMENT"
+    status: ClassVar[Status] = "INVALID_ARGUMENT"
     remedy = "The message names the field or path that is wrong."
 
 
 class CorruptSnapshotError(SnapshotException):
     """Bytes at rest are not a snapshot: cut short, overwritten, or not JSON."""
 
-    status = "DATA_LOSS"
+    status: ClassVar[Status] = "DATA_LOSS"
     remedy = "Restore an earlier checkpoint (`list_snapshot_ids`, `restore_snapshot`), or delete the damaged one."
 
 
 class StorageError(AntiphonError, OSError):
     """A storage could not do what was asked. The original error is chained."""
 
-    status = "UNAVAILABLE"
+    status: ClassVar[Status] = "UNAVAILABLE"
     remedy = "See the chained error: disk full, permissions, network. The operation may be retried."
 
 
 class StorageKeyError(StorageError, ValueError):
     """A key or prefix that no storage accepts."""
 
-    status = "INVALID_ARGUMENT"
+    status: ClassVar[Status] = "INVALID_ARGUMENT"
     remedy = "Keys are non-empty, use `/` between segments and contain no backslash, no `..` and no control character."
 
 
 class AgentStateError(AntiphonError, RuntimeError):
     """The agent is not in the state that this needs."""
 
-    status = "FAILED_PRECONDITION"
+    status: ClassVar[Status] = "FAILED_PRECONDITION"
     remedy = "The message says what to call first."
 
 
@@ -187,14 +188,14 @@ class AgentNotStartedError(AgentStateError):
 class ConcurrencyException(AgentStateError):
     """Another invocation of this agent is under way."""
 
-    status = "ABORTED"
+    status: ClassVar[Status] = "ABORTED"
     remedy = "Wait for it, cancel it, or use one agent per conversation."
 
 
 class InterruptError(AntiphonError, KeyError):
     """An answer was given to a question that is not open."""
 
-    status = "NOT_FOUND"
+    status: ClassVar[Status] = "NOT_FOUND"
     remedy = "Answer the ids in `result.interrupts`."
 
     def __str__(self) -> str:
@@ -205,7 +206,7 @@ class InterruptError(AntiphonError, KeyError):
 class NotSupportedError(AntiphonError, NotImplementedError):
     """This kind of agent, model or storage does not do that."""
 
-    status = "UNIMPLEMENTED"
+    status: ClassVar[Status] = "UNIMPLEMENTED"
     remedy = "The message names what to use instead."
 
 
@@ -217,7 +218,7 @@ class MissingExtraError(AntiphonError, ImportError):
         extra: The extra of `antiphon` that installs it.
     """
 
-    status = "FAILED_PRECONDITION"
+    status: ClassVar[Status] = "FAILED_PRECONDITION"
     remedy = "Install the extra that the message names."
 
     def __init__(self, package: str, extra: str) -> None:
@@ -232,7 +233,7 @@ class SessionSaveError(AntiphonError):
         result: What the invocation returned, or None where there was no result.
     """
 
-    status = "UNAVAILABLE"
+    status: ClassVar[Status] = "UNAVAILABLE"
     remedy = "Take the answer from `error.result`; mend the storage; the next save brings everything up to date."
 
     def __init__(self, message: str, result: Any = None) -> None:
@@ -243,28 +244,28 @@ class SessionSaveError(AntiphonError):
 class ModelError(AntiphonError):
     """A model could not answer."""
 
-    status = "UNAVAILABLE"
+    status: ClassVar[Status] = "UNAVAILABLE"
     remedy = "See the message: the provider's own words are in it."
 
 
 class ModelThrottledException(ModelError):
     """The provider asks to slow down."""
 
-    status = "RESOURCE_EXHAUSTED"
+    status: ClassVar[Status] = "RESOURCE_EXHAUSTED"
     remedy = "Try again later, or with fewer requests at once."
 
 
 class ContextWindowOverflowException(ModelError):
     """The conversation is longer than the model can read."""
 
-    status = "RESOURCE_EXHAUSTED"
+    status: ClassVar[Status] = "RESOURCE_EXHAUSTED"
     remedy = "Use a conversation manager that trims, for example `SlidingWindowConversationManager`."
 
 
 class MaxTokensReachedException(ModelError):
     """The answer was cut by its token limit, and the part that arrived is in the history."""
 
-    status = "RESOURCE_EXHAUSTED"
+    status: ClassVar[Status] = "RESOURCE_EXHAUSTED"
     remedy = "Raise the model's token limit, or ask for less."
 
 
@@ -284,7 +285,7 @@ class ConnectionTimeoutError(AntiphonError, TimeoutError):
         restart_config: Keyword arguments for the model's `restart`.
     """
 
-    status = "DEADLINE_EXCEEDED"
+    status: ClassVar[Status] = "DEADLINE_EXCEEDED"
     remedy = "Leave `auto_restart` on, or call `start()` again."
 
     def __init__(self, message: str, **restart_config: Any) -> None:

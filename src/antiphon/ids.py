@@ -25,14 +25,8 @@ class _Sequence:
 
 
 _sequence = _Sequence()
-
-
-def _renew_after_fork() -> None:
-    global _sequence
-    _sequence = _Sequence()  # the parent's lock may be held by a thread that does not exist here
-
-
-os.register_at_fork(after_in_child=_renew_after_fork)
+# After a fork the parent's lock may be held by a thread that does not exist in the child.
+os.register_at_fork(after_in_child=_sequence.__init__)
 
 
 def new_uuid7() -> str:
@@ -63,7 +57,7 @@ def is_uuid7(value: str) -> bool:
 
 
 def check_id(what: str, value: object) -> str:
-    """`value`, when it can name a session or an agent.
+    r"""`value`, when it can name a session or an agent.
 
     Args:
         what: The argument's name, for the error.

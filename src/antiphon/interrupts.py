@@ -33,7 +33,7 @@ class Interrupt:
         return {"id": self.id, "name": self.name, "reason": self.reason, "response": self.response}
 
 
-class InterruptException(Exception):  # noqa: N818 - a signal, not an error: it carries a question out of a tool
+class InterruptException(Exception):  # a signal, not an error
     """Carries a question out of a tool or a hook. Never catch it there."""
 
     def __init__(self, interrupt: Interrupt) -> None:

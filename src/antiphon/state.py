@@ -88,4 +88,5 @@ class AgentState:
 def _checked(data: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(data, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(f"state={data!r} is not a dict")
-    return copy_json(data, "state", binary=False)
+    copied: dict[str, Any] = copy_json(data, "state", binary=False)
+    return copied

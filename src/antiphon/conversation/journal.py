@@ -170,10 +170,12 @@ def recover(journal: Journal, messages: Messages) -> Recovery:
         if any(call.tool_use["toolUseId"] in ids for call in again + waiting):
             done = [results.pop(key) for key in ids if key in results]
         else:
-            appended.append(result_message([results.pop(key, None) or error_result(key, RESTART_TEXT) for key in ids]))
+            known_results = [results[key] if key in results else error_result(key, RESTART_TEXT) for key in ids]
+            appended.append(result_message(known_results))
+            results = {key: result for key, result in results.items() if key not in ids}
     for call in calls:
-        if (result := results.pop(call.tool_use["toolUseId"], None)) is not None:
-            appended += pair(call.tool_use, result)
+        if call.tool_use["toolUseId"] in results:
+            appended += pair(call.tool_use, results[call.tool_use["toolUseId"]])
     return Recovery(tuple(appended), again, waiting, tuple(done), journal.mark + len(journal.lines))
 
 

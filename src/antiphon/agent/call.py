@@ -1,0 +1,506 @@
+"""A live call under way: the events of the model are applied here, and what follows from them is set in motion.
+
+Applying an event never waits. Hooks, saves, tools, results and restarts each go their own way, in tasks of one group that
+lives inside the call's supervising task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from antiphon.agent.alarm import Alarm
+from antiphon.agent.base import BaseAgent
+from antiphon.agent.commits import CommitLane
+from antiphon.agent.connection import Connection, Reason, Results
+from antiphon.agent.lanes import EventLanes
+from antiphon.agent.live_tools import CANCELLED_TEXT, LiveToolCall, LiveTools
+from antiphon.clock import Clock
+from antiphon.content import BidiMessage, Block, Message, Messages, ToolResultBlock, ToolSpec, ToolUseBlock
+from antiphon.conversation.history import Commit, Conversation, Effect, Emit, Replace, Truncate
+from antiphon.conversation.journal import Journal, result_message
+from antiphon.errors import AgentNotStartedError, AgentStateError, StopError
+from antiphon.events import (
+    BidiAudioDeltaEvent,
+    BidiBargeInEvent,
+    BidiConnectionRestartEvent,
+    BidiConnectionStartEvent,
+    BidiConnectionStopEvent,
+    BidiConnectionWarningEvent,
+    BidiResponseStopEvent,
+    BidiToolUseBlocksEvent,
+    OutputEvent,
+    ToolResultMessageEvent,
+)
+from antiphon.hooks.events import (
+    BidiAfterConnectionRestartEvent,
+    BidiAgentStopEvent,
+    BidiBargeInHookEvent,
+    BidiBeforeConnectionRestartEvent,
+    BidiResponseCompleteEvent,
+    JournalChangedEvent,
+    MessageAddedEvent,
+    MessageUpdatedEvent,
+)
+from antiphon.models.bidi import BidiModel
+from antiphon.tools.run import run_tool
+
+CANCEL_GRACE_S = 2.0
+"""How long a running tool has to end by itself after a cancellation."""
+JOURNAL_EVERY_S = 0.25
+"""How often the words heard so far are written down while the agent speaks."""
+
+
+class LiveCall:
+    """One call, from `start()` to `stop()`.
+
+    Attributes:
+        conversation: What was said.
+        lanes: Events on their way to the application.
+        connection: The connection to the model.
+        tools: The calls that are not in the history yet.
+        failure: Why the call cannot go on.
+        loop: The event loop it runs on, and `thread_id` that loop's thread.
+    """
+
+    def __init__(
+        self,
+        agent: BaseAgent,
+        model: BidiModel,
+        clock: Clock,
+        *,
+        invocation_state: dict[str, Any],
+        mark: int,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.thread_id = threading.get_ident()
+        self.conversation = Conversation(mark)
+        self.lanes = EventLanes(clock.now)
+        self.failure: Exception | None = None
+        self.connection = Connection(self, model, clock, self._prompt)
+        self.tools = LiveTools(
+            partial(
+                run_tool,
+                agent,
+                registry=agent.tool_registry,
+                invocation_state=invocation_state,
+                cancel_signal=agent.cancel_signal,
+                interrupt_state=agent.interrupt_state,
+                clock=clock,
+            ),
+            spawn=self.spawn,
+            journal=self._write_journal,
+            emit=self.lanes.put,
+            recorded=self._recorded,
+            clock=clock,
+        )
+        self._agent = agent
+        self._clock = clock
+        self._commits = CommitLane(agent.hooks, self._hook_failed)
+        self._alarm = Alarm(clock, self.spawn, self._ring)
+        self._typing = asyncio.Lock()
+        self._journal = _JournalTick()
+        self._state = _CallState()
+
+    # ------------------------------------------------------------------ begin and end
+
+    async def start(self, open_calls: Sequence[LiveToolCall] = ()) -> None:
+        """Open the connection and begin.
+
+        Args:
+            open_calls: Calls that a crash cut short: those without questions run again, the others wait again.
+
+        Raises:
+            Exception: What the model raises; nothing is left open.
+        """
+        await self.connection.open()
+        ready: asyncio.Future[None] = self.loop.create_future()
+        self._state.task = asyncio.create_task(self._supervise(open_calls, ready))  # noqa: TID251 - the supervised task
+        await ready
+
+    async def _supervise(self, open_calls: Sequence[LiveToolCall], ready: asyncio.Future[None]) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._state.group = group
+            self.spawn(self._commits.run())
+            self.connection.begin()
+            for call in open_calls:
+                if call.waits:
+                    self.tools.wait(call)
+            self.tools.start([call for call in open_calls if not call.waits])
+            ready.set_result(None)
+            try:
+                await self._state.end.wait()
+            finally:
+                await self._close()
+                for task in list(self._state.tasks):
+                    task.cancel()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `work` within the call; an error of it ends the call."""
+        if self._state.group is None:
+            work.close()
+            raise AgentNotStartedError("agent not started | call start before sending")
+        task = self._state.group.create_task(self._guard(work))
+        self._state.tasks.add(task)
+        task.add_done_callback(self._state.tasks.discard)
+        return task
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - a task's edge: the call ends with it, and receive() raises it
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """The call cannot go on: `receive()` and `send()` raise `error`."""
+        if self._state.end.is_set():
+            self._state.errors.append(error)
+            return
+        if self.failure is None:
+            self.failure = error
+            self.connection.close_gate(error)
+            self.do(self.conversation.disconnected(self._clock.now()))
+            self.lanes.close(error)
+
+    def on_end(self, tell: Callable[[LiveCall], None]) -> None:
+        """Call `tell` when everything is closed."""
+        if self._state.task is not None:
+            self._state.task.add_done_callback(lambda _: tell(self))
+
+    def told(self) -> None:
+        """Somebody was told of the failure: `stop()` need not repeat it."""
+        self._state.told = True
+
+    @property
+    def ending(self) -> bool:
+        """Whether `stop()` was called."""
+        return self._state.end.is_set()
+
+    async def stop(self) -> None:
+        """Close everything, always, and report every failure once.
+
+        Raises:
+            Exception: What failed, when one thing did.
+            StopError: When several things did.
+        """
+        state = self._state
+        state.end.set()
+        if state.task is None or asyncio.current_task() in state.tasks:
+            return  # called by a tool or a hook of this call, which would wait for its own end
+        await asyncio.wait({state.task})
+        if not state.task.cancelled() and (broken := state.task.exception()) is not None:
+            raise broken
+        errors, state.errors = state.errors, []
+        if self.failure is not None and not state.told:
+            state.told = True
+            errors.insert(0, self.failure)
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise StopError(errors)
+
+    async def _close(self) -> None:
+        state = self._state
+        state.end.set()
+        self.lanes.silence()
+        self.connection.close_gate(AgentNotStartedError("agent not started | call start before sending"))
+        await self.connection.halt()
+        self._agent.cancel_signal.set()
+        await self.tools.cancel(CANCELLED_TEXT, 0)
+        self.do(self.conversation.close(self._clock.now()))
+        try:
+            await self.connection.model.stop()
+        except Exception as error:  # noqa: BLE001 - what a model raises is reported after everything is closed
+            state.errors.append(error)
+        await self._commits.flush()
+        stopped: BidiAgentStopEvent[BaseAgent] = BidiAgentStopEvent(agent=self._agent)
+        for callback in self._agent.hooks.get_callbacks_for(stopped):
+            # Each is called although another failed: the one that saves is among them.
+            try:
+                result = callback(stopped)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:  # noqa: BLE001 - as above
+                state.errors.append(error)
+        self.lanes.close()
+
+    # ------------------------------------------------------------------ what the model says
+
+    def take(self, event: OutputEvent) -> None:
+        """Apply an event of the model. Never waits."""
+        if type(event) is BidiAudioDeltaEvent:
+            self._take_sound(event)
+            return
+        now = self._clock.now()
+        match event:
+            case BidiBargeInEvent():
+                self._barge_in(event, now)
+            case BidiToolUseBlocksEvent():
+                self.lanes.put(event)
+                self.tools.start([LiveToolCall(use, self.connection.generation) for use in event.tool_uses])
+            case BidiConnectionWarningEvent():
+                self.lanes.put(event)
+                self.connection.expect_end(event.time_left_s)
+            case BidiConnectionStartEvent():
+                self._state.connection_id = event.connection_id
+                self.lanes.put(event)
+            case BidiResponseStopEvent():
+                self.lanes.put(event)
+                self.do(self.conversation.apply(event, now))
+                self._commits.post(BidiResponseCompleteEvent(agent=self._agent, response_id=event.response_id))
+            case _:
+                self.lanes.put(event)
+                self.do(self.conversation.apply(event, now))
+
+    def _take_sound(self, event: BidiAudioDeltaEvent) -> None:
+        speech = self.conversation.responding
+        if speech is None or (event.response_id and event.response_id != speech.response_id):
+            speech = self.conversation.speech(event.response_id, self._clock.now())
+        if speech.cut:
+            return
+        if not event.response_id:
+            event = msgspec.structs.replace(event, response_id=speech.response_id)
+        ms = len(event.audio) * 500 / (event.sample_rate * event.channels)  # two bytes a sample
+        speech.audio_ms += ms
+        self.lanes.put_audio(event, speech, ms)
+
+    def _barge_in(self, event: BidiBargeInEvent, now: float) -> None:
+        effects, ids = self.conversation.cut(now)
+        if not event.response_id and ids:
+            event = BidiBargeInEvent(response_id=ids[0])
+        self.lanes.put_first(event)
+        self.do(effects)
+        self._commits.post(BidiBargeInHookEvent(agent=self._agent, response_id=event.response_id))
+
+    def emit(self, event: OutputEvent) -> None:
+        """Hand an event of the agent's own to the application."""
+        self.lanes.put(event)
+
+    # ------------------------------------------------------------------ what the application says
+
+    async def say(self, blocks: list[Block]) -> None:
+        """The user's complete message: into the history, saved, and to the model, in this order.
+
+        Raises:
+            Exception: What a hook or the model raises, or why the call ended.
+        """
+        message: Message = {"role": "user", "content": [block.to_dict() for block in blocks]}
+        async with self._typing:
+            await self.connection.opened()
+            waited: list[asyncio.Future[None]] = []
+            self.do(self.conversation.said([message], self._clock.now()), waited)
+            if not any(message is known for known in self._agent.messages[-2:]):
+                await self._write_journal()  # it waits behind something that began earlier: remember it meanwhile
+            for done in waited:
+                await done
+            await self.deliver(BidiMessage(blocks))
+
+    async def deliver(self, content: BidiMessage) -> None:
+        """Send to the model when there is a connection."""
+        await self.connection.opened()
+        await self.connection.model.send(content)
+
+    def played(self, response_id: str, ms: float) -> None:
+        """The loudspeaker's report."""
+        self.do(self.conversation.played(response_id, ms, self._clock.now()))
+
+    def barge_in_seen(self) -> None:
+        """The application was handed a barge-in."""
+        self.conversation.cut_seen(self._clock.now())
+        self._set_alarm()
+
+    def cancel(self, text: str, *, after_current_tools: bool) -> None:
+        """End the talk: `receive()` ends after a connection-stop event."""
+        state = self._state
+        if state.cancelled or state.end.is_set():
+            return
+        if after_current_tools and self.tools.running:
+            state.cancel_after_tools = text
+            return
+        state.cancelled = True
+        self.lanes.silence()
+        effects, _ = self.conversation.cut(self._clock.now())
+        self.do(effects)
+        self.connection.close_gate(AgentStateError("the call was cancelled | call stop, then start"))
+        self.spawn(self._finish_cancel(text))
+
+    async def _finish_cancel(self, text: str) -> None:
+        await self.connection.halt()
+        await self.tools.cancel(text, CANCEL_GRACE_S)
+        self.lanes.put(BidiConnectionStopEvent(connection_id=self._state.connection_id))
+        self.lanes.close()
+
+    # ------------------------------------------------------------------ what follows
+
+    def do(self, effects: Iterable[Effect], waited: list[asyncio.Future[None]] | None = None) -> None:
+        """Carry effects out. Futures of hooks that the caller wants to wait for are added to `waited`."""
+        for effect in effects:
+            match effect:
+                case Commit(messages):
+                    self._commit(messages, waited)
+                case Replace(old, new):
+                    self._replace(old, new)
+                case Emit(event):
+                    self.lanes.put(event)
+                case Truncate():
+                    self.connection.post(effect)
+        self._set_alarm()
+
+    def _commit(self, messages: tuple[Message, ...], waited: list[asyncio.Future[None]] | None) -> None:
+        self._agent.messages.extend(messages)
+        for message in messages:
+            added: MessageAddedEvent[BaseAgent] = MessageAddedEvent(agent=self._agent, message=message)
+            done = self._commits.post(added, wanted=waited is not None)
+            if done is not None and waited is not None:
+                waited.append(done)
+        if "toolResult" in messages[-1]["content"][0]:
+            self.lanes.put(ToolResultMessageEvent(message=messages[-1]))
+
+    def _replace(self, old: Message, new: Message) -> None:
+        messages = self._agent.messages
+        for index in range(len(messages) - 1, -1, -1):
+            if messages[index] is old:
+                messages[index] = new
+                self._commits.post(MessageUpdatedEvent(agent=self._agent, message=new, index=index))
+                return
+
+    def _recorded(self, calls: list[LiveToolCall]) -> None:
+        """A group of calls has its results: into the history, and to the model."""
+        results = [call.result for call in calls if call.result is not None]
+        asked: Message = {"role": "assistant", "content": [{"toolUse": call.tool_use} for call in calls]}
+        self.do(self.conversation.said([asked, result_message(results)], self._clock.now(), by_user=False))
+        state = self._state
+        if state.cancel_after_tools is not None:
+            self.cancel(state.cancel_after_tools, after_current_tools=True)
+        elif not state.cancelled and not state.end.is_set():
+            self.connection.post(Results({call.id for call in calls}, partial(_told_to_model, calls)))
+
+    def _hook_failed(self, error: Exception) -> None:
+        self.fail(error)
+
+    # ------------------------------------------------------------------ time and the journal
+
+    def _set_alarm(self) -> None:
+        if self._state.group is None:
+            return
+        now = self._clock.now()
+        due = self.conversation.due(now)
+        if self.conversation.open and self._agent.hooks.listens(JournalChangedEvent):
+            due = self._journal.at if due is None else min(due, self._journal.at)
+        if due is not None:
+            self._alarm.set(due)
+
+    def _ring(self) -> None:
+        now = self._clock.now()
+        if now >= self._journal.at:
+            self._journal.at = now + JOURNAL_EVERY_S
+            self._write_heard(now)
+        self.do(self.conversation.tick(now))
+
+    def _write_heard(self, now: float) -> None:
+        """Write down what was heard so far, when it is more than was written, and the last writing is done."""
+        if self._journal.writing is not None and not self._journal.writing.done():
+            return
+        lines = self.conversation.open_lines(now)
+        if lines != self._journal.lines:
+            self._journal.lines = lines
+            self._journal.writing = self._commits.post(JournalChangedEvent(agent=self._agent), wanted=True)
+            if self._journal.writing is not None:
+                self._journal.writing.add_done_callback(self._journal_written)
+
+    def _journal_written(self, done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None and isinstance(error, Exception):
+            self.fail(error)
+
+    async def _write_journal(self) -> None:
+        await self._commits.call(JournalChangedEvent(agent=self._agent))
+
+    def journal(self) -> Journal:
+        """What is open now."""
+        return Journal(
+            self.conversation.mark,
+            self.conversation.open_lines(self._clock.now()),
+            tuple(call.open_call() for call in self.tools.calls.values()),
+        )
+
+    # ------------------------------------------------------------------ what the connection asks
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether no response is being made or owed."""
+        return self.conversation.at_boundary
+
+    def history(self) -> Messages:
+        """The history, with what is on its way to the ear."""
+        return [*self._agent.messages, *self.conversation.expected()]
+
+    async def before_restart(self, reason: Reason, error: Exception | None) -> None:
+        """The old connection is of no use any more."""
+        interrupted = not self.at_boundary
+        self.lanes.put(BidiConnectionRestartEvent(reason=reason, timeout_error=error, turn_interrupted=interrupted))
+        self.do(self.conversation.disconnected(self._clock.now()))
+        await self._commits.call(
+            BidiBeforeConnectionRestartEvent(agent=self._agent, reason=reason, timeout_error=error)
+        )
+
+    async def after_restart(self, reason: Reason, error: Exception | None) -> None:
+        """There is a new connection, or not."""
+        await self._commits.call(BidiAfterConnectionRestartEvent(agent=self._agent, reason=reason, exception=error))
+
+    def _prompt(self) -> tuple[str | None, list[ToolSpec]]:
+        return self._agent.system_prompt, self._agent.tool_registry.specs()
+
+
+class _CallState:
+    """Where a call stands between its beginning and its end."""
+
+    __slots__ = (
+        "cancel_after_tools",
+        "cancelled",
+        "connection_id",
+        "end",
+        "errors",
+        "group",
+        "task",
+        "tasks",
+        "told",
+    )
+
+    def __init__(self) -> None:
+        self.end = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        self.group: asyncio.TaskGroup | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.errors: list[Exception] = []
+        self.told = False
+        self.cancelled = False
+        self.cancel_after_tools: str | None = None
+        self.connection_id = ""
+
+
+class _JournalTick:
+    """When the words heard so far are written down next, and what was written last."""
+
+    __slots__ = ("at", "lines", "writing")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.lines: tuple[Message, ...] = ()
+        self.writing: asyncio.Future[None] | None = None
+
+
+def _told_to_model(calls: list[LiveToolCall], generation: int) -> BidiMessage:
+    """Results for the model; a connection that did not make a call is told the call first."""
+    blocks: list[Block] = []
+    for call in calls:
+        if call.generation != generation:
+            blocks.append(ToolUseBlock(call.id, call.tool_use["name"], call.tool_use["input"]))
+        if call.result is not None:
+            blocks.append(ToolResultBlock(call.id, call.result["status"], call.result["content"]))
+    return BidiMessage(blocks)

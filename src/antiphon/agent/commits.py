@@ -1,0 +1,93 @@
+"""Hooks of a live call, one after the other, away from the loop that applies the model's events.
+
+A slow hook (a save, most often) delays later hooks and whoever asked to wait for it, never the sound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from antiphon.hooks.registry import BaseHookEvent, HookRegistry
+
+
+class CommitLane:
+    """Hook events in order of posting."""
+
+    __slots__ = ("_hooks", "_on_error", "_queue", "_task", "_waiter")
+
+    def __init__(self, hooks: HookRegistry, on_error: Callable[[Exception], None]) -> None:
+        self._hooks = hooks
+        self._on_error = on_error
+        self._queue: deque[tuple[BaseHookEvent, asyncio.Future[None] | None]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def post(self, event: BaseHookEvent, *, wanted: bool = False) -> asyncio.Future[None] | None:
+        """Call the listeners of `event` after those of everything posted before.
+
+        Args:
+            event: The event.
+            wanted: Whether the caller waits for the outcome; an error then goes to the future that is returned. Else
+                it ends the call.
+
+        Returns:
+            A future, when it is wanted and somebody listens.
+        """
+        if not self._hooks.listens(type(event)):
+            return None
+        done: asyncio.Future[None] | None = asyncio.get_running_loop().create_future() if wanted else None
+        self._put(event, done)
+        return done
+
+    async def call(self, event: BaseHookEvent) -> None:
+        """Like `post`, and return when they have run.
+
+        Raises:
+            Exception: What a listener raised.
+        """
+        if asyncio.current_task() is self._task:
+            # A hook that needs another hook: waiting for its turn would wait for itself.
+            await self._hooks.invoke_callbacks_async(event)
+            return
+        if self._hooks.listens(type(event)) or self._queue:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._put(event, done)
+            await done
+
+    async def flush(self) -> None:
+        """Return when everything posted so far has run."""
+        await self.call(_Nothing())
+
+    def _put(self, event: BaseHookEvent, done: asyncio.Future[None] | None) -> None:
+        self._queue.append((event, done))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._task = asyncio.current_task()
+        while True:
+            while self._queue:
+                # It leaves the queue only when it has run, so that `call` waits for it.
+                event, done = self._queue[0]
+                try:
+                    await self._hooks.invoke_callbacks_async(event)
+                except Exception as error:  # noqa: BLE001 - a listener may raise anything; it goes to whoever waits
+                    if done is None:
+                        self._on_error(error)
+                    elif not done.done():
+                        done.set_exception(error)
+                else:
+                    if done is not None and not done.done():
+                        done.set_result(None)
+                finally:
+                    self._queue.popleft()
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+            self._waiter = None
+
+
+class _Nothing(BaseHookEvent):
+    """Nobody listens to it: it marks a place in the queue."""
