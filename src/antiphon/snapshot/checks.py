@@ -49,7 +49,7 @@ def check_message(message: object, path: str) -> None:
     """
     entry = _dict(message, path)
     role = _needed(entry, "role", path)
-    if role not in ("user", "assistant"):  # noqa: PLR6201 - what stands there may not be hashable
+    if role not in ("user", "assistant"):  # a tuple: what stands there may not be hashable
         raise SnapshotException(f"{path}.role is {role!r}, not 'user' or 'assistant'")
     for index, block in enumerate(_list(_needed(entry, "content", path), f"{path}.content")):
         _check_block(block, f"{path}.content[{index}]")
@@ -79,7 +79,7 @@ def _check_tool_use(value: object, path: str) -> None:
 def _check_tool_result(value: object, path: str) -> None:
     entry = _dict(value, path)
     _id(_needed(entry, "toolUseId", path), f"{path}.toolUseId")
-    if entry.get("status", "success") not in ("success", "error"):  # noqa: PLR6201 - as above
+    if entry.get("status", "success") not in ("success", "error"):
         raise SnapshotException(f"{path}.status is {entry['status']!r}, not 'success' or 'error'")
     for index, part in enumerate(_list(_needed(entry, "content", path), f"{path}.content")):
         where = f"{path}.content[{index}]"
