@@ -9,6 +9,7 @@ from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import Messages, SystemContentBlock, ToolSpec
 from antiphon.errors import InvalidInputError, ModelError
 from antiphon.models.base import Model, StreamEvent
+from antiphon.models.embedded.mind import decide
 from antiphon.models.embedded.script import Answer, ScriptedAnswer
 from antiphon.models.embedded.stream import count_calls, stream_answer
 
@@ -65,7 +66,9 @@ class EmbeddedModel(Model):
         model_state: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[StreamEvent]:
-        answer = self._next_answer(messages)
+        answer = (
+            self._think(messages, tool_specs) if self._script is None else self._next_answer(self._script, messages)
+        )
         if self._stateful and model_state is not None:
             model_state["response_id"] = f"response-{self._asked}"
         # The history may be older than this object: an id that stands in it must not come again.
@@ -80,8 +83,12 @@ class EmbeddedModel(Model):
         ):
             yield event
 
-    def _next_answer(self, messages: Messages) -> Answer:
-        script = self._script if self._script is not None else []
+    def _think(self, messages: Messages, tool_specs: list[ToolSpec] | None) -> Answer:
+        self._asked += 1
+        decision = decide(messages, tool_specs)
+        return Answer(text=decision.text, tool_uses=decision.calls)
+
+    def _next_answer(self, script: Sequence[ScriptedAnswer], messages: Messages) -> Answer:
         self._asked += 1
         if self._asked > len(script):
             raise ModelError(
