@@ -269,7 +269,7 @@ def tool_result(tool_use_id: str, value: Any, *, nothing: str = DONE) -> ToolRes
     """
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        if fields.get("status") in {"success", "error"} and isinstance(fields.get("content"), list):
+        if "status" in fields and fields["status"] in ("success", "error") and isinstance(fields.get("content"), list):
             return {"toolUseId": tool_use_id, "status": fields["status"], "content": fields["content"]}
     block: dict[str, Any]
     if value is None:

@@ -206,7 +206,7 @@ def checked_result(call: ToolUse, result: object) -> ToolResult:
         return error_result(key, f"Error: Tool '{name}' gave {type(result).__name__}, not a result")
     fields = cast("dict[str, Any]", result)
     status, content = fields.get("status"), fields.get("content")
-    if status not in {"success", "error"}:
+    if status not in ("success", "error"):
         return error_result(key, f"Error: Tool '{name}' gave a result with status {status!r}, not 'success' or 'error'")
     if not isinstance(content, (list, tuple)) or not all(
         isinstance(block, dict) for block in cast("list[object]", content)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
@@ -85,7 +85,7 @@ class Parameters:
     ) -> None:
         name = getattr(function, "__qualname__", repr(function))
         self._fields: list[_Parameter] = []
-        self._open: str | None = None
+        self._open = False
         self._model = self._build(function, name, hints, docs or {}, skip)
         try:
             schema = self._model.model_json_schema(schema_generator=_Schema)
@@ -105,22 +105,15 @@ class Parameters:
         fields: dict[str, Any] = {}
         for index, (key, parameter) in enumerate(inspect.signature(function).parameters.items()):
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                self._open = key
+                self._open = True
             if parameter.kind not in _NAMED or key in skip or (index == 0 and key in {"self", "cls"}):
                 continue
             found = _Parameter(key, f"p{len(fields)}", parameter.kind, parameter.default)
             self._fields.append(found)
-            hint = _with_description(hints.get(key, Any), docs.get(key) or f"Parameter {key}")
+            hint = _described(hints.get(key, Any), key, docs.get(key) or f"Parameter {key}")
             fields[found.field] = (hint, ... if found.default is inspect.Parameter.empty else found.default)
-        names = {found.field: found.name for found in self._fields}
-        config = ConfigDict(
-            alias_generator=lambda key: names[key],
-            arbitrary_types_allowed=False,
-            extra="allow" if self._open is not None else "ignore",
-            protected_namespaces=(),
-        )
         try:
-            return create_model("Parameters", __config__=config, **fields)
+            return create_model("Parameters", **fields)
         except (PydanticUserError, TypeError) as error:
             raise ToolLoadError(f"tool {name!r} has a parameter that pydantic cannot check: {error}") from error
 
@@ -148,16 +141,17 @@ class Parameters:
         except ValidationError as error:
             told = "; ".join(_told(detail) for detail in error.errors(include_url=False))
             raise InvalidInputError(f"Validation failed for input parameters: {told}") from error
-        given = checked.model_fields_set
+        more = cast("dict[object, Any]", value) if self._open else {}
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         last = max((i for i, found in enumerate(self._fields) if found.kind is _POSITIONAL[0]), default=-1)
         for index, found in enumerate(self._fields):
             if index <= last:
                 args.append(getattr(checked, found.field))
-            elif found.field in given or isinstance(found.default, FieldInfo):
+            elif found.field in checked.model_fields_set or isinstance(found.default, FieldInfo):
                 kwargs[found.name] = getattr(checked, found.field)
-        return args, {**(checked.model_extra or {}), **kwargs}
+        known = {found.name for found in self._fields}
+        return args, {**{str(key): item for key, item in more.items() if key not in known}, **kwargs}
 
 
 def _told(detail: ErrorDetails) -> str:
@@ -168,15 +162,16 @@ def _told(detail: ErrorDetails) -> str:
     return f"{place}: {detail['msg']} (got {shown if len(shown) <= 80 else shown[:77] + '...'})"
 
 
-def _with_description(hint: Any, words: str) -> Any:
-    """`hint` with a description: a string in `Annotated` goes before its `Field`'s, and that before `words`."""
-    if typing.get_origin(hint) is not Annotated:
-        return Annotated[hint, Field(description=words)]
-    base, *notes = typing.get_args(hint)
+def _described(hint: Any, name: str, words: str) -> Any:
+    """`hint` with a name and a description: a string in `Annotated` goes before its `Field`'s, that before `words`.
+
+    The name is said here and not by a configuration of the model, which dataclasses in it would inherit.
+    """
+    base, *notes = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
     own = next((note for note in notes if isinstance(note, str)), None)
     rest = [note for note in notes if not isinstance(note, str)]
-    metadata = [Field(description=words), *rest, *([] if own is None else [Field(description=own)])]
-    return Annotated[(base, *metadata)]
+    last = Field(alias=name) if own is None else Field(alias=name, description=own)
+    return Annotated[(base, Field(description=words), *rest, last)]
 
 
 def _tidied(schema: dict[str, Any]) -> dict[str, Any]:
