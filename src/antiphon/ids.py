@@ -23,10 +23,13 @@ class _Sequence:
         self.ms = 0
         self.counter = 0
 
+    def renew_lock(self) -> None:
+        """In a forked child: the lock may be held by a thread that does not exist here."""
+        self.lock = threading.Lock()
+
 
 _sequence = _Sequence()
-# After a fork the parent's lock may be held by a thread that does not exist in the child.
-os.register_at_fork(after_in_child=_sequence.__init__)
+os.register_at_fork(after_in_child=_sequence.renew_lock)
 
 
 def new_uuid7() -> str:

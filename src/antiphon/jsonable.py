@@ -18,6 +18,8 @@ from antiphon.errors import NotJsonError
 MAX_DEPTH = 200
 """How deep lists and dicts may be nested; deeper ones are refused (a value that contains itself among them)."""
 
+_LONGEST_TOLD = 256  # bits of an integer that an error still writes out: longer ones Python refuses to
+
 BYTES_MARK = "__bytes_encoded__"
 """Key of the dict that stands for bytes on disk: `{"__bytes_encoded__": true, "data": "<base64>"}`.
 
@@ -44,59 +46,90 @@ class Number:
         return repr(self.value)
 
 
+class _RefusedError(Exception):
+    """On its way up it collects where the value stands, innermost first: most values are fine and need no path."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        self.keys: list[str | int] = []
+
+
 def _at(path: str, key: str | int) -> str:
     return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path else key
 
 
-def _checked_text(text: str, path: str) -> str:
+def _checked_text(text: str) -> str:
     if not text.isascii():
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise NotJsonError(path, f"contains a lone surrogate at position {error.start}") from None
+            raise _RefusedError(f"contains a lone surrogate at position {error.start}") from None
     return text if type(text) is str else str.__str__(text)
 
 
-def _number(value: float, path: str) -> float:
+def _number(value: float) -> float:
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
         if not -(2**63) <= value < 2**64:
-            raise NotJsonError(path, f"is {value!r}, more than 64 bits: store it as a string")
+            told = repr(value) if value.bit_length() < _LONGEST_TOLD else f"an integer of {value.bit_length()} bits"
+            raise _RefusedError(f"is {told}, more than 64 bits: store it as a string")
         return int(value)
     if not math.isfinite(value):
-        raise NotJsonError(path, f"is {value!r}, which JSON does not know")
+        raise _RefusedError(f"is {value!r}, which JSON does not know")
     return float(value)
 
 
-def _copy(value: Any, path: str, depth: int, wrap: bool, binary: bool) -> Any:
-    kind = type(value)
+def _copy(value: Any, depth: int, wrap: bool, binary: bool) -> Any:  # noqa: FBT001 - by position, for speed
+    kind: type[Any] = type(value)
     if kind is str:
-        return _checked_text(value, path)
+        return value if value.isascii() else _checked_text(value)
     if value is None:
         return None
     if depth > MAX_DEPTH:
-        raise NotJsonError(path, f"is nested deeper than {MAX_DEPTH}")
+        raise _RefusedError(f"is nested deeper than {MAX_DEPTH}")
     if isinstance(value, dict):
         result: dict[str, Any] = {}
-        for key, item in cast("dict[Any, Any]", value).items():
+        entries: dict[Any, Any] = value
+        for key, item in entries.items():
             if not isinstance(key, str):
-                raise NotJsonError(path, f"has the key {key!r}, which is not a string")
-            result[_checked_text(key, path)] = _copy(item, _at(path, key), depth + 1, wrap, binary)
+                raise _RefusedError(f"has the key {key!r}, which is not a string")
+            name = _checked_text(key)
+            try:
+                result[name] = _copy(item, depth + 1, wrap, binary)
+            except _RefusedError as refused:
+                refused.keys.append(name)
+                raise
         return result
     if isinstance(value, (list, tuple)):
-        items = cast("list[Any]", value)
-        return [_copy(item, _at(path, index), depth + 1, wrap, binary) for index, item in enumerate(items)]
+        items: list[Any] = []
+        given: list[Any] | tuple[Any, ...] = value
+        try:
+            for item in given:
+                items.append(_copy(item, depth + 1, wrap, binary))  # noqa: PERF401 - its length is the index, if refused
+        except _RefusedError as refused:
+            refused.keys.append(len(items))
+            raise
+        return items
     if isinstance(value, (bool, int, float)):
-        number = _number(value, path)
+        number = _number(value)
         return Number(number) if wrap else number
     if isinstance(value, str):
-        return _checked_text(value, path)
+        return _checked_text(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         if not binary:
-            raise NotJsonError(path, f"is {kind.__name__}: store bytes as base64 text")
+            raise _RefusedError(f"is {kind.__name__}: store bytes as base64 text")
         return bytes(value)
-    raise NotJsonError(path, f"is {kind.__module__}.{kind.__qualname__}, which JSON does not know")
+    raise _RefusedError(f"is {kind.__module__}.{kind.__qualname__}, which JSON does not know")
+
+
+def _copied(value: Any, path: str, *, wrap: bool, binary: bool) -> Any:
+    try:
+        return _copy(value, 0, wrap, binary)
+    except _RefusedError as refused:
+        for key in reversed(refused.keys):
+            path = _at(path, key)
+        raise NotJsonError(path, refused.why) from None
 
 
 def copy_json(value: Any, path: str = "", *, binary: bool = True) -> Any:
@@ -112,7 +145,7 @@ def copy_json(value: Any, path: str = "", *, binary: bool = True) -> Any:
     Raises:
         NotJsonError: With the path of the first value that cannot be stored.
     """
-    return _copy(value, path, 0, False, binary)
+    return _copied(value, path, wrap=False, binary=binary)
 
 
 def private_copy(value: Any, path: str = "") -> Any:
@@ -121,7 +154,7 @@ def private_copy(value: Any, path: str = "") -> Any:
     Raises:
         NotJsonError: With the path of the first value that cannot be stored.
     """
-    return _copy(value, path, 0, True, True)
+    return _copied(value, path, wrap=True, binary=True)
 
 
 def same_json(one: Any, other: Any) -> bool:
@@ -138,7 +171,8 @@ def _to_disk(value: Any) -> Any:
         entry = {key: _to_disk(item) for key, item in cast("dict[str, Any]", value).items()}
         return {BYTES_MARK: False, "value": entry} if BYTES_MARK in entry else entry
     if isinstance(value, list):
-        return [_to_disk(item) for item in cast("list[Any]", value)]
+        items: list[Any] = value
+        return [_to_disk(item) for item in items]
     if isinstance(value, bytes):
         return {BYTES_MARK: True, "data": b64encode(value).decode("ascii")}
     return value.value if isinstance(value, Number) else value
@@ -155,7 +189,8 @@ def _from_disk(value: Any) -> Any:
                 return {key: _from_disk(item) for key, item in entry["value"].items()}
         return {key: _from_disk(item) for key, item in entry.items()}
     if isinstance(value, list):
-        return [_from_disk(item) for item in cast("list[Any]", value)]
+        items: list[Any] = value
+        return [_from_disk(item) for item in items]
     return value
 
 
@@ -172,7 +207,7 @@ def decode_json(data: bytes) -> Any:
     """
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # Most of what is stored has no bytes at all, and then one look at the text saves the walk.
+        return _from_disk(value) if BYTES_MARK.encode() in data else value
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
-    # Most of what is stored has no bytes at all, and then one look at the text saves the walk.
-    return _from_disk(value) if BYTES_MARK.encode() in data else value

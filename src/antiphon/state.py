@@ -28,9 +28,10 @@ class AgentState:
 
         Raises:
             NotJsonError: If a value is not JSON; its path is in the message.
+            InvalidInputError: If `initial` is not a dict.
         """
         self._lock = threading.RLock()
-        self._data: dict[str, Any] = _checked(initial or {})
+        self._data: dict[str, Any] = _checked({} if initial is None else initial)
         self._version = 0
 
     @property

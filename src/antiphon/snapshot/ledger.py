@@ -16,7 +16,7 @@ _ENCODE = 18.0  # one message that is new, beside its length
 _BYTE = 0.006
 
 _BLOCK = 256  # messages compared by one `==`
-_FREED = 4096  # messages let go without a pause
+_FREED = 1024  # messages let go without a pause
 _SEARCHED = 512  # messages searched without a pause
 _SEARCHES = 4  # passes over the known messages that may be spent on finding out how they moved
 
