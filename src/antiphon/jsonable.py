@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -90,8 +91,7 @@ def _copy(value: Any, depth: int, wrap: bool, binary: bool) -> Any:  # noqa: FBT
         raise _RefusedError(f"is nested deeper than {MAX_DEPTH}")
     if isinstance(value, dict):
         result: dict[str, Any] = {}
-        entries: dict[Any, Any] = value
-        for key, item in entries.items():
+        for key, item in cast("Mapping[Any, Any]", value).items():
             if not isinstance(key, str):
                 raise _RefusedError(f"has the key {key!r}, which is not a string")
             name = _checked_text(key)
@@ -103,9 +103,8 @@ def _copy(value: Any, depth: int, wrap: bool, binary: bool) -> Any:  # noqa: FBT
         return result
     if isinstance(value, (list, tuple)):
         items: list[Any] = []
-        given: list[Any] | tuple[Any, ...] = value
         try:
-            for item in given:
+            for item in cast("Iterable[Any]", value):
                 items.append(_copy(item, depth + 1, wrap, binary))  # noqa: PERF401 - its length is the index, if refused
         except _RefusedError as refused:
             refused.keys.append(len(items))
@@ -119,7 +118,7 @@ def _copy(value: Any, depth: int, wrap: bool, binary: bool) -> Any:  # noqa: FBT
     if isinstance(value, (bytes, bytearray, memoryview)):
         if not binary:
             raise _RefusedError(f"is {kind.__name__}: store bytes as base64 text")
-        return bytes(value)
+        return bytes(cast("bytes", value))
     raise _RefusedError(f"is {kind.__module__}.{kind.__qualname__}, which JSON does not know")
 
 
@@ -171,8 +170,7 @@ def _to_disk(value: Any) -> Any:
         entry = {key: _to_disk(item) for key, item in cast("dict[str, Any]", value).items()}
         return {BYTES_MARK: False, "value": entry} if BYTES_MARK in entry else entry
     if isinstance(value, list):
-        items: list[Any] = value
-        return [_to_disk(item) for item in items]
+        return [_to_disk(item) for item in cast("Iterable[Any]", value)]
     if isinstance(value, bytes):
         return {BYTES_MARK: True, "data": b64encode(value).decode("ascii")}
     return value.value if isinstance(value, Number) else value
@@ -189,8 +187,7 @@ def _from_disk(value: Any) -> Any:
                 return {key: _from_disk(item) for key, item in entry["value"].items()}
         return {key: _from_disk(item) for key, item in entry.items()}
     if isinstance(value, list):
-        items: list[Any] = value
-        return [_from_disk(item) for item in items]
+        return [_from_disk(item) for item in cast("Iterable[Any]", value)]
     return value
 
 
