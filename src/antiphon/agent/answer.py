@@ -113,7 +113,7 @@ class Answer:
             content = [block for block in content if "toolUse" not in block]
             if self.stop_reason == "max_tokens":
                 for call in tool_uses({"role": "assistant", "content": self._blocks}):
-                    content.append({"text": _CUT.format(call["name"])})  # noqa: PERF401 - pyright cannot type the list
+                    content.append({"text": _CUT.format(call["name"])})
         if all("reasoningContent" in block for block in content):
             return None
         return {"role": "assistant", "content": content}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from antiphon.content import Message, Messages, ToolResult, ToolUse, error_result
-from antiphon.conversation.journal import Journal, OpenCall, result_message, tool_uses
+from antiphon.conversation.journal import RESTART_TEXT, Journal, OpenCall, result_message, tool_uses
 from antiphon.errors import SnapshotException
 from antiphon.interrupts import Interrupt, InterruptState
 
@@ -70,7 +70,7 @@ class OpenTurn:
         )
 
     def context(self) -> dict[str, Any]:
-        """The turn as `InterruptState.context` keeps it: the two keys that Strands uses, and the prompt that waits."""
+        """The turn as `InterruptState.context` keeps it: the two keys that Strands uses, and two of ours."""
         kept: dict[str, Any] = {
             "tool_use_message": self.message,
             "tool_results": [
@@ -79,11 +79,15 @@ class OpenTurn:
         }
         if self.prompt:
             kept["prompt"] = self.prompt
+        if started := {key: repeatable for key, repeatable in self.started.items() if key not in self.results}:
+            kept["started"] = started
         return kept
 
     @classmethod
     def from_context(cls, context: dict[str, Any]) -> OpenTurn | None:
         """The turn that `context()` gave; None when there is none in it.
+
+        A call that was started then, and may not run twice, has the result "interrupted by a restart".
 
         Raises:
             SnapshotException: If the context has another shape.
@@ -95,6 +99,9 @@ class OpenTurn:
             known = cast("list[ToolResult]", context.get("tool_results") or [])
             results = {result["toolUseId"]: result for result in known}
             prompt = list(cast("Messages", context.get("prompt") or []))
+            for key, repeatable in cast("dict[str, bool]", context.get("started") or {}).items():
+                if not repeatable:
+                    results.setdefault(key, error_result(key, RESTART_TEXT))
             if not tool_uses(message) or message["role"] != "assistant":
                 raise SnapshotException("interrupt_state.context.tool_use_message calls no tool")
         except (KeyError, TypeError, AttributeError) as error:
