@@ -24,7 +24,7 @@ from antiphon.agent.live_tools import CANCELLED_TEXT, LiveToolCall, LiveTools
 from antiphon.clock import Clock
 from antiphon.content import BidiMessage, Block, Message, Messages, ToolResultBlock, ToolSpec, ToolUseBlock
 from antiphon.conversation.history import Commit, Conversation, Effect, Emit, Replace, Truncate
-from antiphon.conversation.journal import Journal, result_message
+from antiphon.conversation.journal import Journal, OpenCall, result_message
 from antiphon.errors import AgentNotStartedError, AgentStateError, StopError
 from antiphon.events import (
     BidiAudioDeltaEvent,
@@ -423,10 +423,11 @@ class LiveCall:
 
     def journal(self) -> Journal:
         """What is open now."""
+        done = [OpenCall(call, result=result) for call, result in self.conversation.open_results()]
         return Journal(
             self.conversation.mark,
             self.conversation.open_lines(self._clock.now()),
-            tuple(call.open_call() for call in self.tools.calls.values()),
+            (*done, *(call.open_call() for call in self.tools.calls.values())),
         )
 
     # ------------------------------------------------------------------ what the connection asks

@@ -95,11 +95,12 @@ class EventLanes:
     def pop(self) -> OutputEvent | None:
         """The next event, or None when none is queued. Sound that is taken counts as delivered."""
         control, audio = self._control, self._audio
-        if audio and (not control or audio[0][0] < control[0][0]):
+        while audio and (not control or audio[0][0] < control[0][0]):
             _, event, speech, ms = audio.popleft()
             self._queued_ms -= ms
-            speech.deliver(ms, self._now())
-            return event
+            if not speech.cut:
+                speech.deliver(ms, self._now())
+                return event
         return control.popleft()[1] if control else None
 
     async def wait(self) -> None:

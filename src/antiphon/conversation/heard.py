@@ -143,11 +143,11 @@ class Speech:
     def heard(self, part: Part, ms: float) -> str:
         """What of `part` lies within the first `ms` of the sound.
 
-        By the times of its words where they are known; else in proportion to the sound, cut at the end of a word. Text
-        without any sound counts as heard.
+        By the times of its words where they are known; else in proportion to the sound, cut at the end of a word. A
+        response that ended without any sound counts as heard.
         """
         if not self.audio_ms:
-            return part.text
+            return part.text if self.complete and not self.cut else ""
         if part.timed:
             return part.until(ms)
         if ms >= self.audio_ms - _ROUNDING_MS:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from antiphon.content import ContentBlock, Message, MessageMetadata
+from antiphon.content import ContentBlock, Message, MessageMetadata, ToolResult, ToolUse
 from antiphon.conversation.heard import Part, Speech
 from antiphon.events import (
     BidiAudioStopEvent,
@@ -153,6 +153,8 @@ class _Line:
             ms: Position in the response's sound.
             whole: Everything that was made so far, heard or not.
         """
+        if self.kind == "messages":
+            return self.messages[0]
         if self.kind == "user":
             return _message("user", {"text": self.text}, {"kind": "speech"}) if self.text.strip() else None
         if self.kind == "text":
@@ -373,10 +375,23 @@ class Conversation:
         return min(times, default=None)
 
     def open_lines(self, now: float) -> tuple[Message, ...]:
-        """The open lines as they would be committed if the call ended now; empty content where nothing is known."""
+        """The open lines as they would be committed if the call ended now; empty content where nothing is known.
+
+        Of tool calls that wait here with their results, the model's message (see `open_results`).
+        """
         return tuple(
             _unsaid(line) if (message := self._as_heard(line, now)) is None else message for line in self._lines
         )
+
+    def open_results(self) -> list[tuple[ToolUse, ToolResult]]:
+        """Tool calls with their results that wait behind something which began earlier."""
+        return [
+            (block["toolUse"], result["toolResult"])
+            for line in self._lines
+            if len(line.messages) > 1
+            for block, result in zip(line.messages[0]["content"], line.messages[1]["content"], strict=True)
+            if "toolUse" in block and "toolResult" in result
+        ]
 
     def expected(self) -> list[Message]:
         """The open lines as they will be when everything made so far was heard: the history for a new connection."""
@@ -439,9 +454,8 @@ class Conversation:
     def _resolve(self, speech: Speech, now: float) -> list[Effect]:
         del self._cuts[speech]
         speech.cut_ms = speech.position_ms(now)
-        if speech.audio_ms and speech.cut_ms < speech.audio_ms - 1:
-            return [Truncate(speech.response_id, speech.cut_ms)]
-        return [] if speech.audio_ms else [Truncate(speech.response_id, 0.0)]
+        spoken = speech.audio_ms or speech.parts
+        return [Truncate(speech.response_id, speech.cut_ms)] if spoken else []
 
     def _heard_otherwise(self, speech: Speech, now: float) -> list[Effect]:
         """A report that came after the message was committed: correct it."""
@@ -548,13 +562,15 @@ class Conversation:
                 effects.append(Commit(line.messages))
                 continue
             message = self._as_heard(line, now)
-            if line.kind == "user" and message is None:
+            if line.kind == "user" and message is None and (line.answered_by is not None or not line.closed):
                 message = _message("user", {"text": INAUDIBLE}, {"kind": "speech"})
                 if not line.closed:
                     self._late[line.key] = (line, message)
             if message is None:
                 continue
-            if line.speech is not None and line.speech.cut:
+            if line.kind == "spoken" and line.speech is not None and "interrupted" in message.get("metadata", {}):
+                if not line.speech.cut:  # given up: whoever plays the rest later does not change what was heard
+                    line.speech.cut, line.speech.cut_ms = True, line.speech.position_ms(now)
                 self._late[f"{line.speech.response_id}/{line.key}"] = (line, message)
             effects.append(Commit((message,)))
         return effects
