@@ -1,0 +1,236 @@
+"""What a manager knows of one agent, and how it saves it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from antiphon.clock import Clock, iso_utc
+from antiphon.content import Messages
+from antiphon.conversation.repair import without_dangling_tail
+from antiphon.ids import new_uuid7
+from antiphon.local_agent import LocalAgent
+from antiphon.session.redaction import LatestSeen, Redaction
+from antiphon.session.retry import Retrier
+from antiphon.session.stored import Lineage, journal_bytes, snapshot_parts
+from antiphon.session.writer import Blob, Writer
+from antiphon.snapshot.envelope import Snapshot
+from antiphon.snapshot.ledger import MessageLedger
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """An agent at one moment. The messages are shared with it, the list is not."""
+
+    number: int
+    messages: Messages
+    rest: Snapshot
+    lineage: Lineage
+    mark: int
+    journal: bytes
+    journal_empty: bool
+
+
+class _Tickets:
+    """Requests that one capture answers together: all that were made before it."""
+
+    __slots__ = ("issued", "served")
+
+    def __init__(self) -> None:
+        self.issued = self.served = 0
+
+    def take(self, wanted: bool) -> int:  # noqa: FBT001 - read at the call as `take(latest)`
+        self.issued += wanted
+        return self.issued if wanted else 0
+
+
+class Keeper:
+    """Saves one agent: one capture at a time, the newest state, and only what is new of it encoded.
+
+    Args:
+        writer: Writes the agent's blobs.
+        clock: Dates the snapshots.
+
+    Attributes:
+        writer: As given.
+        lineage: Where the agent's present state comes from.
+        seen: What a redaction must find.
+        retrier: Tries again where saves may fail for a while.
+        failures: Saves that failed in a row.
+        checkpoint_owed: Whether a trigger fired and its checkpoint could not be written yet.
+        journal_open: Whether something is open in the journal at rest.
+    """
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self.writer = writer
+        self.lineage = Lineage()
+        self.seen = LatestSeen()
+        self.retrier = Retrier(clock)
+        self.failures = 0
+        self.checkpoint_owed = False
+        self.journal_open = False
+        self._clock = clock
+        self._numbers, self._noted = itertools.count(1), 0
+        self._ledger = MessageLedger()
+        self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._latest, self._journal = _Tickets(), _Tickets()
+        self._saved: Messages | None = []
+        self._journal_at_rest = b""
+        self._redactions: list[Redaction] = []
+
+    async def save(
+        self, agent: LocalAgent, *, latest: bool = False, journal: bool = False, checkpoint: bool = False
+    ) -> str | None:
+        """Save the agent as it is now or, when others wait to do so too, a moment later, once for all of them.
+
+        A checkpoint is written first, then latest, then the journal. A journal comes with latest when the history has
+        changed: it has let go of the lines that are in there.
+
+        Args:
+            agent: The agent.
+            latest: Overwrite the latest snapshot.
+            journal: Rewrite the journal, if it has changed.
+            checkpoint: Append an immutable snapshot.
+
+        Returns:
+            The id of the checkpoint.
+
+        Raises:
+            SnapshotException: If a value in the agent cannot be stored.
+            StorageError: What the storage raised.
+        """
+        latest_ticket, journal_ticket = self._latest.take(latest), self._journal.take(journal)
+        async with self.turn():
+            if not checkpoint and latest_ticket <= self._latest.served and journal_ticket <= self._journal.served:
+                return None
+            moment = self._capture(agent)
+            latest_covers, journal_covers = self._latest.issued, self._journal.issued
+            for _ in self._ledger.update(moment.messages):
+                await asyncio.sleep(0)
+            encoded, lineage = self._ledger.encoded, moment.lineage
+            snapshot_id: str | None = None
+            if checkpoint:
+                snapshot_id = new_uuid7()
+                parts = snapshot_parts(moment.rest, encoded, lineage, moment.mark)
+                key = self.writer.keys.immutable(snapshot_id)
+                await self.writer.write(moment.number, [Blob(key, parts, rewritten=False)])
+                self.lineage = lineage = replace(lineage, parent_id=snapshot_id)
+                self.checkpoint_owed = False
+            if latest or (journal and self._saved != moment.messages):
+                parts = snapshot_parts(moment.rest, encoded, lineage, moment.mark)
+                await self.writer.write(moment.number, [Blob(self.writer.keys.latest, parts)])
+                self._note(moment, latest=True)
+                self._latest.served = latest_covers
+            if journal:
+                await self.writer.write(moment.number, self._journal_blob(moment))
+                self._note(moment, journal=True)
+                self._journal.served = journal_covers
+            self.failures = 0
+            return snapshot_id
+
+    def save_blocking(self, agent: LocalAgent, *, journal: bool) -> None:
+        """Save the agent as it is now, and return when it is saved: also inside a running event loop."""
+        with self._blobs_at_once(agent, journal=journal) as (number, blobs):
+            self.writer.write_blocking(number, blobs)
+
+    def redact_blocking(self, agent: LocalAgent) -> None:
+        """Save the agent, whose latest message was redacted, and redact every other copy of that message."""
+        redactions = self._due(agent)
+        with self._blobs_at_once(agent, journal=self.journal_open) as (number, blobs):
+            self.writer.redact_blocking(number, blobs, redactions)
+        self._redactions = []
+        self.seen.forget(agent.messages)
+
+    async def redact(self, agent: LocalAgent) -> None:
+        """Like `redact_blocking`, without holding up the event loop."""
+        redactions = self._due(agent)
+        async with self.turn():
+            moment = self._capture(agent)
+            for _ in self._ledger.update(moment.messages):
+                await asyncio.sleep(0)
+            with self._saving(moment, self._ledger.encoded, journal=self.journal_open) as (number, blobs):
+                await self.writer.redact(number, blobs, redactions)
+        self._redactions = [entry for entry in self._redactions if entry not in redactions]
+        self.seen.forget(agent.messages)
+
+    def restored(self, lineage: Lineage, saved: Messages | None, journal: bytes | None, *, is_open: bool) -> None:
+        """Note what the agent was restored from.
+
+        Args:
+            lineage: Where its state comes from.
+            saved: The history of the latest snapshot at rest; None when it is another one than the agent's.
+            journal: The journal at rest, when it is about this history and whole.
+            is_open: Whether something is open in it.
+        """
+        self.lineage = lineage
+        self._saved = saved
+        self._journal_at_rest, self.journal_open = journal or b"", is_open
+
+    def _due(self, agent: LocalAgent) -> list[Redaction]:
+        # Kept until it is done, so that a second call ends what a failed first one began.
+        self._redactions += self.seen.redactions(agent.messages)
+        return list(self._redactions)
+
+    @contextmanager
+    def _blobs_at_once(self, agent: LocalAgent, *, journal: bool) -> Generator[tuple[int, list[Blob]]]:
+        # A ledger of its own: the other may be in the middle of an update on the loop that this call holds up.
+        ledger = MessageLedger()
+        moment = self._capture(agent)
+        ledger.update_at_once(moment.messages)
+        with self._saving(moment, ledger.encoded, journal=journal) as blobs:
+            yield blobs
+
+    @contextmanager
+    def _saving(self, moment: _Moment, encoded: list[bytes], *, journal: bool) -> Generator[tuple[int, list[Blob]]]:
+        """The blobs of latest and of the journal; once they are written, what that means."""
+        parts = snapshot_parts(moment.rest, encoded, moment.lineage, moment.mark)
+        blobs = [Blob(self.writer.keys.latest, parts), *(self._journal_blob(moment) if journal else [])]
+        yield moment.number, blobs
+        self._note(moment, latest=True, journal=journal)
+        self.failures = 0
+
+    def _note(self, moment: _Moment, *, latest: bool = False, journal: bool = False) -> None:
+        """Something of `moment` is at rest now, or something newer is."""
+        if moment.number < self._noted:
+            return  # a synchronous save overtook it
+        self._noted = moment.number
+        if latest:
+            self._saved = moment.messages
+        if journal:
+            self._journal_at_rest, self.journal_open = moment.journal, not moment.journal_empty
+
+    def _capture(self, agent: LocalAgent) -> _Moment:
+        """The agent, now: all of it in one synchronous moment."""
+        journal = agent.take_journal()
+        self.seen.note(agent.messages)
+        rest = agent.take_snapshot(preset="session", include=["system_prompt"], exclude=["messages"])
+        return _Moment(
+            next(self._numbers),
+            without_dangling_tail(agent.messages),
+            replace(rest, created_at=iso_utc(self._clock.utc())),
+            self.lineage,
+            journal.mark,
+            journal_bytes(journal, self.lineage.line),
+            journal.empty,
+        )
+
+    def _journal_blob(self, moment: _Moment) -> list[Blob]:
+        if moment.journal == self._journal_at_rest or (moment.journal_empty and not self.journal_open):
+            return []
+        return [Blob(self.writer.keys.journal, [moment.journal])]
+
+    def turn(self) -> asyncio.Lock:
+        """The lock of the running loop: one capture at a time, and none while the agent is restored.
+
+        Loops that follow one another share the ledger.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._lock.locked():
+                self._ledger = MessageLedger()
+            self._loop, self._lock = loop, asyncio.Lock()
+        return self._lock

@@ -1,0 +1,561 @@
+"""Sessions as snapshots: one blob that is overwritten, and a history of blobs that are not."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from weakref import WeakKeyDictionary
+
+from antiphon.clock import SYSTEM_CLOCK, Clock
+from antiphon.content import Message
+from antiphon.conversation.journal import Journal
+from antiphon.errors import InvalidInputError, InvalidTypeError, SessionSaveError, SnapshotException
+from antiphon.hooks.events import (
+    AfterInvocationEvent,
+    AgentInitializedEvent,
+    BidiAgentStopEvent,
+    BidiBeforeConnectionRestartEvent,
+    JournalChangedEvent,
+    MessageAddedEvent,
+    MessageUpdatedEvent,
+    SessionSaveFailedEvent,
+)
+from antiphon.hooks.registry import HookOrder, HookRegistry
+from antiphon.ids import check_id, new_uuid7
+from antiphon.local_agent import AgentT_contra, LocalAgent
+from antiphon.session.base import SessionManager
+from antiphon.session.health import SaveHealth
+from antiphon.session.keeper import Keeper
+from antiphon.session.layout import NAMESPACE, AgentKeys, checked_snapshot_id, session_prefix
+from antiphon.session.retry import pause_after, within
+from antiphon.session.stored import Lineage, StoredSnapshot, located, read_journal, read_snapshot
+from antiphon.session.writer import Writer
+from antiphon.storage.base import Storage, blocking, on_helper_loop
+from antiphon.storage.file import LocalFileStorage
+from antiphon.storage.namespace import resolve_namespace
+
+SaveLatestStrategy = Literal["message", "invocation", "trigger"]
+OnSaveError = Literal["raise", "retry"]
+
+STOP_BOUND_S = 5.0
+"""How long the end of a call tries to save what could not be saved before."""
+
+_DELETES = 16  # at once
+
+_log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class SnapshotTrigger(Protocol[AgentT_contra]):
+    """Decides, at a completion boundary, whether an immutable checkpoint is written."""
+
+    def __call__(self, *, agent_data: AgentT_contra, **kwargs: Any) -> bool | Awaitable[bool]:
+        """Whether to write one.
+
+        Args:
+            agent_data: The agent that has just completed an invocation or a call.
+            **kwargs: Room for what later versions pass.
+        """
+        ...
+
+
+class SnapshotSessionManager(SessionManager[AgentT_contra]):
+    """Saves agents as snapshots in a storage, and restores them.
+
+    When an agent is constructed, its latest snapshot is restored, and what was open beside it (the journal). Then the latest
+    snapshot is overwritten at the moments that `save_latest_on` names, always in order; an immutable one is added when
+    `snapshot_trigger` says so at a completion boundary, or by `save_snapshot`. Each names the one it descends from, so that
+    a rewound session is a tree (`antiphon.session.read_tree`).
+
+    The completion boundary is the end of an `Agent`'s invocation; of a `BidiAgent`, the end of the call and the moment
+    before its connection restarts. Saves run after all other hooks, so that what those change is saved.
+
+    One manager may keep several agents of one session, of either kind, by their `agent_id`s. It holds none of them alive.
+
+    Args:
+        session_id: The session. Without separators, not blank, not made of dots only.
+        storage: Where to; by default the agent's own storage, else local files in `./.antiphon/`. Below `session/`, unless
+            it is a namespaced view.
+        save_latest_on: `"message"`: each message that is added or updated, the boundary, and the journal, so that nothing
+            that happened is forgotten by a crash. `"invocation"`: the boundary. `"trigger"`: when the trigger fires. Given,
+            it holds for both kinds; left out, an `Agent` saves per invocation and a `BidiAgent` per message.
+        snapshot_trigger: Called at the boundary. One that raises is logged, and latest is saved. One for a kind of agents
+            makes the manager one for that kind.
+        on_save_error: `"raise"`: a save that fails ends the invocation with `SessionSaveError`, which carries the result.
+            `"retry"`: it is tried again beside the conversation, with the newest state, `SessionSaveFailedEvent` is told,
+            and the end of a call tries for at most 5 s more before it raises. Left out: an `Agent` raises, a `BidiAgent`
+            retries.
+        clock: For dates and pauses.
+
+    Raises:
+        InvalidIdError: If `session_id` cannot name a session.
+        InvalidInputError: If a strategy is not one of those above.
+        InvalidTypeError: If `storage` is no storage, or `snapshot_trigger` cannot be called.
+    """
+
+    def __init__(
+        self,
+        session_id: str = "default-session",
+        *,
+        storage: Storage | None = None,
+        save_latest_on: SaveLatestStrategy | None = None,
+        snapshot_trigger: SnapshotTrigger[AgentT_contra] | None = None,
+        on_save_error: OnSaveError | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.session_id = check_id("session_id", session_id)
+        _check_choice("save_latest_on", save_latest_on, get_args(SaveLatestStrategy))
+        _check_choice("on_save_error", on_save_error, get_args(OnSaveError))
+        if storage is not None and not isinstance(storage, Storage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidTypeError(f"storage={storage!r} is not a Storage: it needs write, read, delete and list")
+        if snapshot_trigger is not None and not callable(snapshot_trigger):
+            raise InvalidTypeError(f"snapshot_trigger={snapshot_trigger!r} cannot be called")
+        self._storage = storage
+        self._default_storage: Storage | None = None
+        self._save_latest_on: SaveLatestStrategy | None = save_latest_on
+        self._trigger = snapshot_trigger
+        self._on_save_error: OnSaveError | None = on_save_error
+        self._clock = clock
+        self._keepers: WeakKeyDictionary[Any, Keeper] = WeakKeyDictionary()
+        self._health = SaveHealth()
+
+    @property
+    def health(self) -> SaveHealth:
+        """How the saves are doing."""
+        return replace(self._health, behind=any(keeper.failures for keeper in list(self._keepers.values())))
+
+    # --- hooks ---
+
+    def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
+        """Restore on the agent's initialised event, and save at the moments of the policy."""
+        registry.add_callback(AgentInitializedEvent, self._on_initialized, order=HookOrder.SDK_FIRST)
+        registry.add_callback(MessageAddedEvent, self._on_message, order=HookOrder.SDK_LAST)
+        registry.add_callback(MessageUpdatedEvent, self._on_message, order=HookOrder.SDK_LAST)
+        if self._save_latest_on in {None, "message"}:
+            registry.add_callback(JournalChangedEvent, self._on_journal, order=HookOrder.SDK_LAST)
+        registry.add_callback(AfterInvocationEvent, self._on_invocation, order=HookOrder.SDK_LAST)
+        registry.add_callback(BidiBeforeConnectionRestartEvent, self._on_restart, order=HookOrder.SDK_LAST)
+        registry.add_callback(BidiAgentStopEvent, self._on_stop, order=HookOrder.SDK_LAST)
+
+    def _on_initialized(self, event: AgentInitializedEvent[AgentT_contra]) -> None:
+        self.initialize(event.agent)
+
+    async def _on_message(self, event: MessageAddedEvent[AgentT_contra] | MessageUpdatedEvent[AgentT_contra]) -> None:
+        agent = event.agent
+        self._keeper(agent).seen.note(agent.messages)
+        if self._policy(agent) == "message":
+            await self._save(agent, latest=True)
+
+    async def _on_journal(self, event: JournalChangedEvent[AgentT_contra]) -> None:
+        if self._policy(event.agent) == "message":
+            await self._save(event.agent, latest=False, journal=True)
+
+    async def _on_invocation(self, event: AfterInvocationEvent[AgentT_contra]) -> None:
+        await self._save_at_boundary(event.agent, event.result)
+
+    async def _on_restart(self, event: BidiBeforeConnectionRestartEvent[AgentT_contra]) -> None:
+        await self._save_at_boundary(event.agent)
+
+    async def _on_stop(self, event: BidiAgentStopEvent[AgentT_contra]) -> None:
+        agent = event.agent
+        if self._on_error(agent) == "raise":
+            await self._save_at_boundary(agent)
+            return
+        keeper = self._keeper(agent)
+        behind = keeper.failures > 0
+        await keeper.retrier.stop()
+        latest, checkpoint = await self._decide(agent)
+        if latest or checkpoint or behind:
+            await self._save_within_bound(agent, keeper, checkpoint=checkpoint or keeper.checkpoint_owed)
+
+    # --- saving ---
+
+    def _policy(self, agent: AgentT_contra) -> SaveLatestStrategy:
+        return self._save_latest_on or ("message" if agent.kind.live else "invocation")
+
+    def _on_error(self, agent: AgentT_contra) -> OnSaveError:
+        return self._on_save_error or ("retry" if agent.kind.live else "raise")
+
+    def _keeps_journal(self, agent: AgentT_contra, keeper: Keeper) -> bool:
+        # One that another policy left behind is settled, too: else it would be restored for ever.
+        return self._policy(agent) == "message" or keeper.journal_open
+
+    def _keeper(self, agent: AgentT_contra) -> Keeper:
+        keeper = self._keepers.get(agent)
+        if keeper is None:
+            keys = AgentKeys(self.session_id, agent.agent_id)
+            keeper = Keeper(Writer(resolve_namespace(self._storage_of(agent), NAMESPACE), keys), self._clock)
+            self._keepers[agent] = keeper
+        return keeper
+
+    def _storage_of(self, agent: AgentT_contra | None) -> Storage:
+        found = self._storage or (agent.storage if agent is not None else None) or self._default_storage
+        if found is None:
+            found = self._default_storage = LocalFileStorage()
+        return found
+
+    async def _decide(self, agent: AgentT_contra) -> tuple[bool, bool]:
+        """At a completion boundary: whether to save latest, and whether to write a checkpoint (and latest after it)."""
+        by_policy = self._policy(agent) != "trigger"
+        if self._trigger is None:
+            return by_policy, False
+        try:
+            decision = self._trigger(agent_data=agent)
+            fired = bool(await decision if inspect.isawaitable(decision) else decision)
+        except Exception:  # noqa: BLE001 - a trigger is the user's code
+            _log.exception("session %r: the snapshot trigger raised; latest is saved", self.session_id)
+            return True, False
+        return by_policy or fired, fired
+
+    async def _save_at_boundary(self, agent: AgentT_contra, result: object = None) -> None:
+        latest, checkpoint = await self._decide(agent)
+        if latest:
+            journal = self._keeps_journal(agent, self._keeper(agent))
+            await self._save(agent, latest=True, journal=journal, checkpoint=checkpoint, result=result)
+
+    async def _save(
+        self,
+        agent: AgentT_contra,
+        *,
+        latest: bool,
+        journal: bool = False,
+        checkpoint: bool = False,
+        result: object = None,
+    ) -> None:
+        """Save because an event says so: what a failure means is `on_save_error`'s to say."""
+        keeper = self._keeper(agent)
+        retries = self._on_error(agent) == "retry"
+        if retries and keeper.retrier.running:
+            keeper.checkpoint_owed = keeper.checkpoint_owed or checkpoint
+            return  # the next attempt saves the newest state
+        try:
+            await self._attempt(agent, keeper, latest=latest, journal=journal, checkpoint=checkpoint)
+        except Exception as error:
+            if not retries:
+                raise self._save_error(agent, error, result) from error
+            await self._tell(agent, keeper, error)
+            keeper.retrier.start(lambda: self._save_again(agent, keeper), keeper.failures)
+
+    async def _attempt(
+        self, agent: AgentT_contra, keeper: Keeper, *, latest: bool, journal: bool, checkpoint: bool
+    ) -> str | None:
+        try:
+            snapshot_id = await keeper.save(agent, latest=latest, journal=journal, checkpoint=checkpoint)
+        except Exception as error:
+            keeper.checkpoint_owed = keeper.checkpoint_owed or checkpoint
+            self._failed(keeper, error)
+            raise
+        self._health = self._health.with_save(self._clock.utc())
+        return snapshot_id
+
+    async def _save_again(self, agent: AgentT_contra, keeper: Keeper) -> bool:
+        try:
+            await self._attempt(
+                agent,
+                keeper,
+                latest=True,
+                journal=self._keeps_journal(agent, keeper),
+                checkpoint=keeper.checkpoint_owed,
+            )
+        except Exception as error:  # noqa: BLE001 - told to listeners and in health; the next attempt follows
+            await self._tell(agent, keeper, error)
+            return False
+        return True
+
+    async def _save_within_bound(self, agent: AgentT_contra, keeper: Keeper, *, checkpoint: bool) -> None:
+        """Save at the end of a call, trying again for at most `STOP_BOUND_S`.
+
+        Raises:
+            SessionSaveError: If it could not be done.
+        """
+        deadline = self._clock.now() + STOP_BOUND_S
+        keeper.checkpoint_owed = checkpoint
+
+        async def attempt() -> None:
+            journal = self._keeps_journal(agent, keeper)
+            await self._attempt(agent, keeper, latest=True, journal=journal, checkpoint=keeper.checkpoint_owed)
+
+        while True:
+            try:
+                await within(self._clock, deadline - self._clock.now(), attempt)
+            except Exception as error:
+                if isinstance(error, TimeoutError):
+                    self._failed(keeper, error)
+                await self._tell(agent, keeper, error)
+                pause = pause_after(keeper.failures)
+                if self._clock.now() + pause >= deadline:
+                    raise self._save_error(agent, error, None) from error
+                await self._clock.sleep(pause)
+            else:
+                return
+
+    def _failed(self, keeper: Keeper, error: Exception) -> None:
+        keeper.failures += 1
+        self._health = self._health.with_error(error)
+
+    def _save_error(self, agent: AgentT_contra, error: Exception, result: object) -> SessionSaveError:
+        told = f"session {self.session_id!r}, agent {agent.agent_id!r} could not be saved: {error}"
+        return SessionSaveError(told, result)
+
+    async def _tell(self, agent: AgentT_contra, keeper: Keeper, error: Exception) -> None:
+        _log.warning("session %r: save failed (attempt %d)", self.session_id, keeper.failures, exc_info=error)
+        event: SessionSaveFailedEvent[LocalAgent] = SessionSaveFailedEvent(
+            agent=agent, error=error, attempt=keeper.failures
+        )
+        try:
+            await agent.hooks.invoke_callbacks_async(event)
+        except Exception:  # noqa: BLE001 - a listener is the user's code, and must not end the retries
+            _log.exception("session %r: a listener of SessionSaveFailedEvent raised", self.session_id)
+
+    # --- the synchronous contract, and its twins ---
+
+    def initialize(self, agent: AgentT_contra, **kwargs: Any) -> None:
+        """Restore the agent from its latest snapshot and the journal beside it, if the session knows it.
+
+        A damaged journal is logged, told by `health`, and left aside: the history is whole without it.
+
+        Raises:
+            CorruptSnapshotError: If the latest snapshot is damaged.
+            SnapshotException: If it cannot be loaded.
+            StorageError: If the storage cannot be read.
+        """
+        keeper = self._keeper(agent)
+        found = blocking(keeper.writer.storage, _read_both, keeper.writer.keys)
+        had_messages = bool(agent.messages)
+        if self._restore_latest(agent, keeper, *found) and had_messages and found[0] is not None:
+            _log.warning(
+                "session_id=<%s>, agent_id=<%s> | agent had existing messages that were overwritten by session restore",
+                self.session_id,
+                agent.agent_id,
+            )
+
+    def sync_agent(self, agent: AgentT_contra, **kwargs: Any) -> None:
+        """Overwrite the latest snapshot with the agent as it is now. `save_snapshot` does so without blocking.
+
+        Raises:
+            SnapshotException: If a value in the agent cannot be stored.
+            StorageError: If it could not be written.
+        """
+        keeper = self._keeper(agent)
+        try:
+            keeper.save_blocking(agent, journal=self._keeps_journal(agent, keeper))
+        except Exception as error:
+            self._failed(keeper, error)
+            raise
+        self._health = self._health.with_save(self._clock.utc())
+
+    def append_message(self, message: Message, agent: AgentT_contra, **kwargs: Any) -> None:
+        """Does nothing: snapshots hold the whole agent, and the policy says when they are taken."""
+
+    def redact_latest_message(self, redact_message: Message, agent: AgentT_contra, **kwargs: Any) -> None:
+        """Bring a redaction to the latest snapshot, the journal and every checkpoint that holds the message, at once.
+
+        Under every policy. When this returns, the message as it was before is in no blob of the agent: not where it stood
+        in the history, nor anywhere else where the very same message stands, nor in an earlier version with the same
+        `tracking_id`.
+
+        Args:
+            redact_message: The new message. The agent has already put it in place of its latest one.
+            agent: The agent.
+            **kwargs: Room for what later versions pass.
+
+        Raises:
+            StorageError: If it could not be done everywhere. Call it again.
+        """
+        keeper = self._keeper(agent)
+        try:
+            keeper.redact_blocking(agent)
+        except Exception as error:
+            self._failed(keeper, error)
+            raise
+        self._health = self._health.with_save(self._clock.utc())
+
+    async def sync_agent_async(self, agent: AgentT_contra, **kwargs: Any) -> None:
+        """Like `sync_agent`, without holding up the event loop."""
+        keeper = self._keeper(agent)
+        await self._attempt(agent, keeper, latest=True, journal=self._keeps_journal(agent, keeper), checkpoint=False)
+
+    async def redact_latest_message_async(self, redact_message: Message, agent: AgentT_contra, **kwargs: Any) -> None:
+        """Like `redact_latest_message`, without holding up the event loop."""
+        keeper = self._keeper(agent)
+        try:
+            await keeper.redact(agent)
+        except Exception as error:
+            self._failed(keeper, error)
+            raise
+        self._health = self._health.with_save(self._clock.utc())
+
+    # --- checkpoints ---
+
+    async def list_snapshot_ids(
+        self, agent: AgentT_contra, *, limit: int | None = None, start_after: str | None = None
+    ) -> list[str]:
+        """The ids of the agent's immutable snapshots, oldest first. No snapshot is read.
+
+        Args:
+            agent: Whose.
+            limit: At most so many.
+            start_after: Only those after this one: the last id of the page before.
+
+        Raises:
+            InvalidInputError: If `limit` is less than 1, or `start_after` is no snapshot id.
+            StorageError: If the storage cannot be read.
+        """
+        if limit is not None and limit < 1:
+            raise InvalidInputError(f"limit={limit!r} is less than 1: leave it out for all")
+        after = "" if start_after is None else checked_snapshot_id(start_after)
+        writer = self._keeper(agent).writer
+        found = await on_helper_loop(writer.storage, _listed, writer.keys.history)
+        ids = sorted(snapshot_id for key in found if (snapshot_id := writer.keys.snapshot_id(key)) is not None)
+        return [snapshot_id for snapshot_id in ids if snapshot_id > after][:limit]
+
+    async def restore_snapshot(self, agent: AgentT_contra, *, snapshot_id: str | None = None) -> bool:
+        """Restore the agent from a stored snapshot. Nothing is written; what is saved next descends from it.
+
+        Args:
+            agent: The agent to restore into.
+            snapshot_id: An immutable snapshot: what was open then, or is open now, is let go of. Left out: the latest
+                one, with its journal, as when an agent is constructed.
+
+        Returns:
+            Whether there is such a snapshot.
+
+        Raises:
+            InvalidInputError: If `snapshot_id` is no snapshot id.
+            AgentStateError: While a live call or an invocation is under way.
+            SnapshotException: If it is damaged or cannot be loaded; nothing was changed then.
+            StorageError: If the storage cannot be read.
+        """
+        keeper = self._keeper(agent)
+        writer = keeper.writer
+        key = None if snapshot_id is None else writer.keys.immutable(snapshot_id)
+        await keeper.retrier.stop()  # it would save a state that is to be given up
+        async with keeper.turn():
+            if key is None:
+                latest, journal = await on_helper_loop(writer.storage, _read_both, writer.keys)
+                return latest is not None and self._restore_latest(agent, keeper, latest, journal)
+            data = await on_helper_loop(writer.storage, _read, key)
+            if data is None:
+                return False
+            stored = read_snapshot(key, data)
+            mark = max(stored.mark, agent.take_journal().mark)
+            self._load(agent, stored, key)
+            agent.load_journal(Journal(mark=mark))
+            # A line of its own: whatever journal is at rest is not about this history.
+            keeper.restored(Lineage(snapshot_id, new_uuid7()), None, None, is_open=keeper.journal_open)
+            keeper.failures, keeper.checkpoint_owed = 0, False
+            keeper.seen.note(agent.messages)
+            return True
+
+    async def save_snapshot(self, agent: AgentT_contra, *, is_latest: bool) -> str | None:
+        """Save the agent as it is now, whatever the policy.
+
+        Args:
+            agent: The agent.
+            is_latest: Overwrite the latest snapshot; else append an immutable one.
+
+        Returns:
+            The id of the immutable snapshot; None for latest.
+
+        Raises:
+            SnapshotException: If a value in the agent cannot be stored.
+            StorageError: If it could not be written.
+        """
+        keeper = self._keeper(agent)
+        journal = is_latest and self._keeps_journal(agent, keeper)
+        return await self._attempt(agent, keeper, latest=is_latest, journal=journal, checkpoint=not is_latest)
+
+    async def delete_session(self) -> None:
+        """Delete everything of this session: snapshots, checkpoints and journals of all of its agents, and nothing else.
+
+        Agents that are there stay as they are; what is saved next begins the session anew.
+
+        Raises:
+            StorageError: If the storage failed; some blobs may be deleted already.
+        """
+        keepers = list(self._keepers.values())
+        storages = {id(keeper.writer.storage): keeper.writer.storage for keeper in keepers}
+        if not storages:
+            storage = resolve_namespace(self._storage_of(None), NAMESPACE)
+            storages[id(storage)] = storage
+        for keeper in keepers:
+            await keeper.retrier.stop()
+        for storage in storages.values():
+            await on_helper_loop(storage, _delete_all, session_prefix(self.session_id))
+        for keeper in keepers:
+            keeper.restored(Lineage(), None, None, is_open=False)
+
+    # --- restoring ---
+
+    def _restore_latest(
+        self, agent: AgentT_contra, keeper: Keeper, latest: bytes | None, open_lines: bytes | None
+    ) -> bool:
+        """Load what is at rest. Returns whether there was something."""
+        keeper.seen.note(agent.messages)
+        if latest is None and open_lines is None:
+            return False
+        keys = keeper.writer.keys
+        lineage, mark, saved = Lineage(), 0, list(agent.messages[:0])
+        if latest is not None:
+            stored = read_snapshot(keys.latest, latest)
+            self._load(agent, stored, keys.latest)
+            lineage, mark, saved = stored.lineage, stored.mark, list(agent.messages)
+        journal, whole = self._journal_beside(keys.journal, open_lines, lineage, mark)
+        if agent.model.stateful:
+            journal = replace(journal, mark=journal.mark + len(journal.lines), lines=())
+        agent.load_journal(journal)
+        keeper.restored(lineage, saved, open_lines if whole else None, is_open=not (whole and journal.empty))
+        keeper.failures, keeper.checkpoint_owed = 0, False
+        keeper.seen.note(agent.messages)
+        return True
+
+    def _journal_beside(self, key: str, data: bytes | None, lineage: Lineage, mark: int) -> tuple[Journal, bool]:
+        """What is open beside a history whose snapshot has `mark`, and whether the blob at rest says just that."""
+        if data is None:
+            return Journal(mark=mark), True
+        try:
+            journal, line = read_journal(key, data)
+        except SnapshotException as error:
+            _log.error("session %r: a damaged journal is left aside: %s", self.session_id, error)
+            self._health = self._health.with_error(error)
+            return Journal(mark=mark), False
+        if line != lineage.line:
+            return Journal(mark=max(mark, journal.mark + len(journal.lines))), False
+        return journal.settled(mark), True
+
+    def _load(self, agent: AgentT_contra, stored: StoredSnapshot, key: str) -> None:
+        snapshot = stored.snapshot
+        if agent.model.stateful and snapshot.data.get("messages"):
+            _log.warning("session %r: the model keeps the history; restored messages are dropped", self.session_id)
+            snapshot = replace(snapshot, data={**snapshot.data, "messages": []})
+        try:
+            agent.load_snapshot(snapshot)
+        except SnapshotException as error:
+            raise located(error, key) from error
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise InvalidInputError(f"{name} must be one of {choices}, got {value!r}")
+
+
+async def _read(storage: Storage, key: str) -> bytes | None:
+    return await storage.read(key)
+
+
+async def _read_both(storage: Storage, keys: AgentKeys) -> tuple[bytes | None, bytes | None]:
+    return await storage.read(keys.latest), await storage.read(keys.journal)
+
+
+async def _listed(storage: Storage, prefix: str) -> list[str]:
+    return await storage.list(prefix)
+
+
+async def _delete_all(storage: Storage, prefix: str) -> None:
+    keys = [key for key in await storage.list(prefix) if key.startswith(prefix)]
+    for start in range(0, len(keys), _DELETES):
+        await asyncio.gather(*(storage.delete(key) for key in keys[start : start + _DELETES]))
