@@ -81,9 +81,13 @@ def _number(value: float) -> float:
     return float(value)
 
 
+def _type(value: object) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
 def _copy(value: Any, depth: int, wrap: bool, binary: bool) -> Any:  # noqa: FBT001 - by position, for speed
-    kind: type[Any] = type(value)
-    if kind is str:
+    if type(value) is str:
         return value if value.isascii() else _checked_text(value)
     if value is None:
         return None
@@ -117,9 +121,9 @@ def _copy(value: Any, depth: int, wrap: bool, binary: bool) -> Any:  # noqa: FBT
         return _checked_text(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         if not binary:
-            raise _RefusedError(f"is {kind.__name__}: store bytes as base64 text")
+            raise _RefusedError(f"is {_type(value)}: store bytes as base64 text")
         return bytes(cast("bytes", value))
-    raise _RefusedError(f"is {kind.__module__}.{kind.__qualname__}, which JSON does not know")
+    raise _RefusedError(f"is {_type(value)}, which JSON does not know")
 
 
 def _copied(value: Any, path: str, *, wrap: bool, binary: bool) -> Any:
