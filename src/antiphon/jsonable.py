@@ -121,7 +121,7 @@ def _copy(value: Any, depth: int, wrap: bool, binary: bool) -> Any:  # noqa: FBT
         return _checked_text(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         if not binary:
-            raise _RefusedError(f"is {_type(value)}: store bytes as base64 text")
+            raise _RefusedError(f"is {_type(cast('object', value))}: store bytes as base64 text")
         return bytes(cast("bytes", value))
     raise _RefusedError(f"is {_type(value)}, which JSON does not know")
 
