@@ -3,47 +3,19 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from antiphon.agent.live import (
-        BidiAgent,
-    )
-    from antiphon.agent.managers import (
-        NullConversationManager,
-        SlidingWindowConversationManager,
-    )
-    from antiphon.agent.turns import (
-        Agent,
-    )
-    from antiphon.errors import (
-        AntiphonError,
-        SnapshotException,
-    )
-    from antiphon.interrupts import (
-        Interrupt,
-    )
-    from antiphon.local_agent import (
-        LocalAgent,
-    )
-    from antiphon.results import (
-        AgentResult,
-    )
-    from antiphon.session.base import (
-        SessionManager,
-    )
-    from antiphon.session.snapshots import (
-        SnapshotSessionManager,
-    )
-    from antiphon.snapshot.envelope import (
-        Snapshot,
-    )
-    from antiphon.state import (
-        AgentState,
-    )
-    from antiphon.tools.context import (
-        ToolContext,
-    )
-    from antiphon.tools.decorator import (
-        tool,
-    )
+    from antiphon.agent.live import BidiAgent
+    from antiphon.agent.managers import NullConversationManager, SlidingWindowConversationManager
+    from antiphon.agent.turns import Agent
+    from antiphon.errors import AntiphonError, SnapshotException
+    from antiphon.interrupts import Interrupt
+    from antiphon.local_agent import LocalAgent
+    from antiphon.results import AgentResult
+    from antiphon.session.base import SessionManager
+    from antiphon.session.snapshots import SnapshotSessionManager
+    from antiphon.snapshot.envelope import Snapshot
+    from antiphon.state import AgentState
+    from antiphon.tools.context import ToolContext
+    from antiphon.tools.decorator import tool
 else:
     _NAMES = {
         "Agent": "antiphon.agent.turns",

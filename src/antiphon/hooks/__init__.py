@@ -22,13 +22,7 @@ if TYPE_CHECKING:
         MessageUpdatedEvent,
         SessionSaveFailedEvent,
     )
-    from antiphon.hooks.registry import (
-        BaseHookEvent,
-        HookCallback,
-        HookOrder,
-        HookProvider,
-        HookRegistry,
-    )
+    from antiphon.hooks.registry import BaseHookEvent, HookCallback, HookOrder, HookProvider, HookRegistry
 else:
     _NAMES = {
         "AfterInvocationEvent": "antiphon.hooks.events",

@@ -3,22 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from antiphon.tools.base import (
-        AgentTool,
-        ToolCall,
-        ToolProgress,
-        ToolProvider,
-    )
-    from antiphon.tools.context import (
-        ToolContext,
-    )
-    from antiphon.tools.decorator import (
-        FunctionTool,
-        tool,
-    )
-    from antiphon.tools.registry import (
-        ToolRegistry,
-    )
+    from antiphon.tools.base import AgentTool, ToolCall, ToolProgress, ToolProvider
+    from antiphon.tools.context import ToolContext
+    from antiphon.tools.decorator import FunctionTool, tool
+    from antiphon.tools.registry import ToolRegistry
 else:
     _NAMES = {
         "AgentTool": "antiphon.tools.base",
