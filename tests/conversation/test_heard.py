@@ -58,7 +58,9 @@ def test_an_untimed_answer_is_cut_at_the_end_of_a_word(parts, ms):
 def test_an_untimed_answer_is_heard_in_proportion_to_its_sound(parts, share):
     speech, part = speech_of(timed(parts), exact=False)
     heard = speech.heard(part, share * speech.audio_ms)
-    assert len(heard) <= max(share * len(part.text) + 1e-6, len(part.text) if share * speech.audio_ms >= speech.audio_ms - 1 else 0)
+    assert len(heard) <= max(
+        share * len(part.text) + 1e-6, len(part.text) if share * speech.audio_ms >= speech.audio_ms - 1 else 0
+    )
 
 
 def test_sound_counts_as_heard_by_the_report_of_the_loudspeaker_first():

@@ -375,9 +375,7 @@ def schedules(draw):
         steps.append(("say", turn, draw(st.integers(1, 5)), draw(st.booleans())))
         steps.extend(
             draw(
-                st.lists(
-                    st.sampled_from(["cut", "wait", "long", "played", "tool", "late", "type", "lost"]), max_size=3
-                )
+                st.lists(st.sampled_from(["cut", "wait", "long", "played", "tool", "late", "type", "lost"]), max_size=3)
             )
         )
     return steps

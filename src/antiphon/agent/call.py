@@ -122,19 +122,23 @@ class LiveCall:
         await self.connection.open()
         ready: asyncio.Future[None] = self.loop.create_future()
         self._state.task = asyncio.create_task(self._supervise(open_calls, ready))  # noqa: TID251 - the supervised task
-        await ready
+        try:
+            await asyncio.shield(ready)
+        except asyncio.CancelledError:
+            self._state.end.set()  # nobody will call stop(): it closes by itself
+            raise
 
     async def _supervise(self, open_calls: Sequence[LiveToolCall], ready: asyncio.Future[None]) -> None:
         async with asyncio.TaskGroup() as group:
             self._state.group = group
-            self.spawn(self._commits.run())
-            self.connection.begin()
-            for call in open_calls:
-                if call.waits:
-                    self.tools.wait(call)
-            self.tools.start([call for call in open_calls if not call.waits])
-            ready.set_result(None)
             try:
+                self.spawn(self._commits.run())
+                self.connection.begin()
+                for call in open_calls:
+                    if call.waits:
+                        self.tools.wait(call)
+                self.tools.start([call for call in open_calls if not call.waits])
+                ready.set_result(None)
                 await self._state.end.wait()
             finally:
                 await self._close()
@@ -148,7 +152,12 @@ class LiveCall:
             raise AgentNotStartedError("agent not started | call start before sending")
         task = self._state.group.create_task(self._guard(work))
         self._state.tasks.add(task)
-        task.add_done_callback(self._state.tasks.discard)
+
+        def ended(_: asyncio.Task[None]) -> None:
+            self._state.tasks.discard(task)
+            work.close()  # a task that is cancelled before its first step leaves it as it is
+
+        task.add_done_callback(ended)
         return task
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:

@@ -26,9 +26,21 @@ class EventLanes:
         error: Why the call ended, when it ended badly.
         closed: Whether nothing more will come.
         attached: Whether somebody has ever asked for events.
+        muted: Whether no more sound may come out. May be set from any thread.
     """
 
-    __slots__ = ("_audio", "_control", "_now", "_number", "_queued_ms", "_waiters", "attached", "closed", "error")
+    __slots__ = (
+        "_audio",
+        "_control",
+        "_now",
+        "_number",
+        "_queued_ms",
+        "_waiters",
+        "attached",
+        "closed",
+        "error",
+        "muted",
+    )
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -38,6 +50,7 @@ class EventLanes:
         self._queued_ms = 0.0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self.attached = False
+        self.muted = False
         self.closed = False
         self.error: BaseException | None = None
 
@@ -98,7 +111,7 @@ class EventLanes:
         while audio and (not control or audio[0][0] < control[0][0]):
             _, event, speech, ms = audio.popleft()
             self._queued_ms -= ms
-            if not speech.cut:
+            if not speech.cut and not self.muted:
                 speech.deliver(ms, self._now())
                 return event
         return control.popleft()[1] if control else None

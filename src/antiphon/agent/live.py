@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, ClassVar, Self, cast
@@ -42,6 +43,9 @@ from antiphon.snapshot.fields import LIVE, AgentKind
 from antiphon.state import AgentState
 from antiphon.storage.base import Storage
 from antiphon.tools.registry import ToolSource
+
+_FAIR = 64
+"""After so many events in a row an application that never waits lets others have a turn."""
 
 BidiAgentEventT = TypeVar("BidiAgentEventT", bound="EventFor[BidiAgent]")
 
@@ -263,12 +267,16 @@ class BidiAgent(BaseAgent):
         call = self._running("receiving")
         lanes = call.lanes
         lanes.attach()
+        taken = 0
         while True:
             event = lanes.pop()
             if event is not None:
                 if type(event) is BidiBargeInEvent:
                     call.barge_in_seen()
                 yield event
+                taken += 1
+                if taken % _FAIR == 0:
+                    await asyncio.sleep(0)
             elif lanes.closed:
                 break
             else:
@@ -304,6 +312,7 @@ class BidiAgent(BaseAgent):
             return
         if not after_current_tools:
             self.cancel_signal.set()
+            self._call.lanes.muted = True
         self._in_loop(lambda call: call.cancel(message or "cancelled", after_current_tools=after_current_tools))
 
     def _in_loop(self, act: Callable[[LiveCall], None]) -> None:
