@@ -208,6 +208,8 @@ class BidiTranscriptDeltaEvent(OutputEvent, frozen=True, kw_only=True):
     Attributes:
         delta: The text to append.
         words: The same words with their times, where the engine knows them.
+        partial: What is understood so far of the words after `delta`, for people to see: later events replace it, and it
+            is not part of the transcript.
     """
 
     type = "bidi_transcript_delta"
@@ -215,6 +217,7 @@ class BidiTranscriptDeltaEvent(OutputEvent, frozen=True, kw_only=True):
     role: Role = "assistant"
     content_id: str = ""
     words: tuple[Word, ...] = ()
+    partial: str = ""
 
 
 class BidiTranscriptStopEvent(OutputEvent, frozen=True, kw_only=True):

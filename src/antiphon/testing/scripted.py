@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.clock import SYSTEM_CLOCK, Clock
-from antiphon.content import AudioDelta, BidiMessage, Messages, SystemContentBlock, ToolResultBlock, ToolSpec
+from antiphon.content import AudioDelta, BidiMessage, Messages, SystemContentBlock, ToolSpec
 from antiphon.errors import ConnectionEndedError
 from antiphon.events import OutputEvent
 from antiphon.models.base import StreamEvent
@@ -225,17 +225,9 @@ class ScriptedBidiModel(BidiModel):
     async def send(self, content: BidiMessage | AudioDelta, /) -> None:
         if self._line.over:
             raise ConnectionEndedError("the scripted model is not connected: start it first")
-        if isinstance(content, AudioDelta):
-            if self._keep_audio:
-                self.sent.append(content)
-            self._player.note("audio")
-            return
-        self.sent.append(content)
-        results = sum(isinstance(block, ToolResultBlock) for block in content.content)
-        if results:
-            self._player.note("tool_result", results)
-        if len(content.content) > results:
-            self._player.note("text")
+        if self._keep_audio or not isinstance(content, AudioDelta):
+            self.sent.append(content)
+        self._player.note_sent(content)
 
     def receive(self) -> AsyncIterator[OutputEvent]:
         return self._line.events()

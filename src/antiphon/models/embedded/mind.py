@@ -16,6 +16,7 @@ INAUDIBLE = "[inaudible]"
 _SURE = 0.55  # what a tool must score when no slot was filled
 _SURE_WITH_SLOTS = 0.45
 _SWITCHES_TOPIC = 0.75  # what another tool must score when a question is open
+_MOST_UNTRUSTED_WORDS = 3
 _MOST_QUESTIONS = 12  # how far back a chain of questions, or of "go on", is followed
 
 _SOMEBODY = frozenset(("i", "he", "she", "we", "they", "it", "my", "his", "her", "their", "our", "there"))
@@ -66,17 +67,19 @@ class Match:
     filling: Filling = field(compare=False)
 
 
-def decide(messages: Messages, tool_specs: Sequence[ToolSpec] | None = None) -> Decision:
+def decide(messages: Messages, tool_specs: Sequence[ToolSpec] | None = None, *, trusted: bool = True) -> Decision:
     """Decide what to do after the last message.
 
     Args:
         messages: The history. It is all that is known: the same history and tools give the same decision.
         tool_specs: The tools.
+        trusted: Whether the last message is surely what was said. If not, it calls no tool, save that a few words
+            answer the question for a free text.
     """
-    return _decide(messages, [read_tool(spec) for spec in tool_specs or ()], 0)
+    return _decide(messages, [read_tool(spec) for spec in tool_specs or ()], 0, trusted=trusted)
 
 
-def _decide(messages: Messages, tools: Sequence[Tool], depth: int) -> Decision:
+def _decide(messages: Messages, tools: Sequence[Tool], depth: int, *, trusted: bool = True) -> Decision:
     if not messages or messages[-1]["role"] != "user":
         return Decision()
     last = messages[-1]
@@ -87,11 +90,11 @@ def _decide(messages: Messages, tools: Sequence[Tool], depth: int) -> Decision:
         if not told and any("image" in block for block in last["content"]):
             return Decision(text="You sent a picture, but I cannot see: I only read and hear words.")
         return Decision(text=told or "I did not get any words.")
-    decision = _answer(text, messages, tools, depth)
+    decision = _answer(text, messages, tools, depth, trusted=trusted)
     return replace(decision, text=f"{told} {decision.text}".strip()) if told else decision
 
 
-def _answer(text: str, messages: Messages, tools: Sequence[Tool], depth: int) -> Decision:
+def _answer(text: str, messages: Messages, tools: Sequence[Tool], depth: int, *, trusted: bool) -> Decision:
     if text == INAUDIBLE:
         return Decision(text="I heard you, but I could not make out the words.")
     said = Utterance(text)
@@ -103,11 +106,11 @@ def _answer(text: str, messages: Messages, tools: Sequence[Tool], depth: int) ->
         return Decision(text="All right.")
     before = messages[:-1]
     asked = _open_question(before, tools, depth)
-    if asked is not None:
+    if asked is not None and (trusted or (asked.slot.kind == "text" and len(said.words) <= _MOST_UNTRUSTED_WORDS)):
         decision = _take_answer(asked, said, tools)
         if decision is not None:
             return decision
-    decision = _call(said, tools)
+    decision = _call(said, tools) if trusted else None
     if decision is not None:
         return decision
     if talk.GO_ON.fullmatch(full) or talk.GO_ON.fullmatch(plain):
@@ -247,13 +250,13 @@ def _open_question(messages: Messages, tools: Sequence[Tool], depth: int) -> Ask
     """What our last message asked for. It is found by thinking again what we thought then."""
     if depth >= _MOST_QUESTIONS or not messages or messages[-1]["role"] != "assistant":
         return None
-    spoken = text_of(messages[-1]).strip()
+    spoken = _one_line(text_of(messages[-1]))
     asked_at = _last_of(messages, "user")
     if asked_at is None or not spoken:
         return None
     decision = _decide(messages[: asked_at + 1], tools, depth + 1)
     # Who heard only the beginning of a question may know the rest.
-    return decision.ask if decision.ask is not None and decision.text.startswith(spoken) else None
+    return decision.ask if decision.ask is not None and _one_line(decision.text).startswith(spoken) else None
 
 
 def _take_answer(asked: Ask, said: Utterance, tools: Sequence[Tool]) -> Decision | None:
@@ -285,9 +288,14 @@ def _rest_of_answer(messages: Messages, tools: Sequence[Tool], depth: int) -> st
     asked_at = _last_of(messages[:at], "user")
     if asked_at is None:
         return ""
-    heard = text_of(messages[at]).strip()
-    whole = _decide(messages[: asked_at + 1], tools, depth + 1).text
+    heard = _one_line(text_of(messages[at]))
+    whole = _one_line(_decide(messages[: asked_at + 1], tools, depth + 1).text)
     return whole[len(heard) :].strip() if whole.startswith(heard) else ""
+
+
+def _one_line(text: str) -> str:
+    # What was spoken comes back without the line breaks it was written with.
+    return " ".join(text.split())
 
 
 def _last_words(messages: Messages) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from antiphon.clock import Clock
+from antiphon.content import AudioDelta, BidiMessage, ToolResultBlock
 from antiphon.errors import ConnectionTimeoutError
 from antiphon.events import (
     BidiAudioDeltaEvent,
@@ -79,6 +80,17 @@ class Player:
     def steps_left(self) -> int:
         """Steps that did not begin yet."""
         return len(self._steps)
+
+    def note_sent(self, content: BidiMessage | AudioDelta) -> None:
+        """Something was sent to the model."""
+        if isinstance(content, AudioDelta):
+            self.note("audio")
+            return
+        results = sum(isinstance(block, ToolResultBlock) for block in content.content)
+        if results:
+            self.note("tool_result", results)
+        if len(content.content) > results:
+            self.note("text")
 
     def note(self, what: str, count: int = 1) -> None:
         """Something was sent to the model: `text`, `audio`, `tool_result` or `truncate`."""

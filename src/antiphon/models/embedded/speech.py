@@ -80,6 +80,11 @@ class Speech:
         """Sound so far, of the response."""
         return self._before + self._bytes
 
+    @property
+    def response_ms(self) -> float:
+        """Sound so far, of the response."""
+        return duration_ms(self.response_bytes, self._sample_rate)
+
     def events(self, chunk: Chunk) -> list[OutputEvent]:
         """The words that begin in a piece of sound, and the piece."""
         shift_ms = duration_ms(self._before, self._sample_rate)
