@@ -83,18 +83,25 @@ class Keeper:
         self._redactions: list[Redaction] = []
 
     async def save(
-        self, agent: LocalAgent, *, latest: bool = False, journal: bool = False, checkpoint: bool = False
+        self,
+        agent: LocalAgent,
+        *,
+        latest: bool = False,
+        journal: bool = False,
+        checkpoint: bool = False,
+        owe: bool = False,
     ) -> str | None:
         """Save the agent as it is now or, when others wait to do so too, a moment later, once for all of them.
 
-        A checkpoint is written first, then latest, then the journal. A journal comes with latest when the history has
-        changed: it has let go of the lines that are in there.
+        A checkpoint is written first, then latest, then the journal. The journal takes latest with it when the history has
+        changed, since it has let go of the lines that are in there; and latest takes an open journal with it.
 
         Args:
             agent: The agent.
             latest: Overwrite the latest snapshot.
             journal: Rewrite the journal, if it has changed.
-            checkpoint: Append an immutable snapshot.
+            checkpoint: Append an immutable snapshot. One that is owed is appended in any case.
+            owe: Whether a checkpoint that fails is owed by the next save.
 
         Returns:
             The id of the checkpoint.
@@ -105,8 +112,11 @@ class Keeper:
         """
         latest_ticket, journal_ticket = self._latest.take(latest), self._journal.take(journal)
         async with self.turn():
+            checkpoint = checkpoint or self.checkpoint_owed
             if not checkpoint and latest_ticket <= self._latest.served and journal_ticket <= self._journal.served:
                 return None
+            journal = journal or (latest and self.journal_open)
+            self.checkpoint_owed = self.checkpoint_owed or (checkpoint and owe)
             moment = self._capture(agent)
             latest_covers, journal_covers = self._latest.issued, self._journal.issued
             for _ in self._ledger.update(moment.messages):
@@ -140,7 +150,7 @@ class Keeper:
     def redact_blocking(self, agent: LocalAgent) -> None:
         """Save the agent, whose latest message was redacted, and redact every other copy of that message."""
         redactions = self._due(agent)
-        with self._blobs_at_once(agent, journal=self.journal_open) as (number, blobs):
+        with self._blobs_at_once(agent, journal=False) as (number, blobs):
             self.writer.redact_blocking(number, blobs, redactions)
         self._redactions = []
         self.seen.forget(agent.messages)
@@ -167,6 +177,7 @@ class Keeper:
             is_open: Whether something is open in it.
         """
         self.lineage = lineage
+        self.failures, self.checkpoint_owed = 0, False
         self._saved = saved
         self._journal_at_rest, self.journal_open = journal or b"", is_open
 
@@ -177,6 +188,7 @@ class Keeper:
 
     @contextmanager
     def _blobs_at_once(self, agent: LocalAgent, *, journal: bool) -> Generator[tuple[int, list[Blob]]]:
+        journal = journal or self.journal_open
         # A ledger of its own: the other may be in the middle of an update on the loop that this call holds up.
         ledger = MessageLedger()
         moment = self._capture(agent)

@@ -12,8 +12,7 @@ from weakref import WeakKeyDictionary
 
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import Message
-from antiphon.conversation.journal import Journal
-from antiphon.errors import InvalidInputError, InvalidTypeError, SessionSaveError, SnapshotException
+from antiphon.errors import InvalidInputError, InvalidTypeError, SnapshotException
 from antiphon.hooks.events import (
     AfterInvocationEvent,
     AgentInitializedEvent,
@@ -22,17 +21,17 @@ from antiphon.hooks.events import (
     JournalChangedEvent,
     MessageAddedEvent,
     MessageUpdatedEvent,
-    SessionSaveFailedEvent,
 )
 from antiphon.hooks.registry import HookOrder, HookRegistry
-from antiphon.ids import check_id, new_uuid7
-from antiphon.local_agent import AgentT_contra, LocalAgent
+from antiphon.ids import check_id
+from antiphon.local_agent import AgentT_contra
 from antiphon.session.base import SessionManager
 from antiphon.session.health import SaveHealth
 from antiphon.session.keeper import Keeper
 from antiphon.session.layout import NAMESPACE, AgentKeys, checked_snapshot_id, session_prefix
-from antiphon.session.retry import pause_after, within
-from antiphon.session.stored import Lineage, StoredSnapshot, located, read_journal, read_snapshot
+from antiphon.session.restoring import restore_checkpoint, restore_latest
+from antiphon.session.saving import Save, Saver
+from antiphon.session.stored import Lineage
 from antiphon.session.writer import Writer
 from antiphon.storage.base import Storage, blocking, on_helper_loop
 from antiphon.storage.file import LocalFileStorage
@@ -40,9 +39,6 @@ from antiphon.storage.namespace import resolve_namespace
 
 SaveLatestStrategy = Literal["message", "invocation", "trigger"]
 OnSaveError = Literal["raise", "retry"]
-
-STOP_BOUND_S = 5.0
-"""How long the end of a call tries to save what could not be saved before."""
 
 _DELETES = 16  # at once
 
@@ -119,14 +115,13 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
         self._save_latest_on: SaveLatestStrategy | None = save_latest_on
         self._trigger = snapshot_trigger
         self._on_save_error: OnSaveError | None = on_save_error
-        self._clock = clock
+        self._saver = Saver(session_id, clock)
         self._keepers: WeakKeyDictionary[Any, Keeper] = WeakKeyDictionary()
-        self._health = SaveHealth()
 
     @property
     def health(self) -> SaveHealth:
         """How the saves are doing."""
-        return replace(self._health, behind=any(keeper.failures for keeper in list(self._keepers.values())))
+        return replace(self._saver.health, behind=any(keeper.failures for keeper in list(self._keepers.values())))
 
     # --- hooks ---
 
@@ -148,11 +143,11 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
         agent = event.agent
         self._keeper(agent).seen.note(agent.messages)
         if self._policy(agent) == "message":
-            await self._save(agent, latest=True)
+            await self._save(agent, Save(latest=True))
 
     async def _on_journal(self, event: JournalChangedEvent[AgentT_contra]) -> None:
         if self._policy(event.agent) == "message":
-            await self._save(event.agent, latest=False, journal=True)
+            await self._save(event.agent, Save(journal=True))
 
     async def _on_invocation(self, event: AfterInvocationEvent[AgentT_contra]) -> None:
         await self._save_at_boundary(event.agent, event.result)
@@ -166,11 +161,12 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             await self._save_at_boundary(agent)
             return
         keeper = self._keeper(agent)
-        behind = keeper.failures > 0
         await keeper.retrier.stop()
-        latest, checkpoint = await self._decide(agent)
-        if latest or checkpoint or behind:
-            await self._save_within_bound(agent, keeper, checkpoint=checkpoint or keeper.checkpoint_owed)
+        save = await self._decide(agent)
+        if keeper.failures:
+            save = replace(save, latest=True)
+        if save:
+            await self._saver.save_within_bound(agent, keeper, save)
 
     # --- saving ---
 
@@ -180,15 +176,14 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
     def _on_error(self, agent: AgentT_contra) -> OnSaveError:
         return self._on_save_error or ("retry" if agent.kind.live else "raise")
 
-    def _keeps_journal(self, agent: AgentT_contra, keeper: Keeper) -> bool:
-        # One that another policy left behind is settled, too: else it would be restored for ever.
-        return self._policy(agent) == "message" or keeper.journal_open
+    def _latest(self, agent: AgentT_contra) -> Save:
+        return Save(latest=True, journal=self._policy(agent) == "message")
 
     def _keeper(self, agent: AgentT_contra) -> Keeper:
         keeper = self._keepers.get(agent)
         if keeper is None:
             keys = AgentKeys(self.session_id, agent.agent_id)
-            keeper = Keeper(Writer(resolve_namespace(self._storage_of(agent), NAMESPACE), keys), self._clock)
+            keeper = Keeper(Writer(resolve_namespace(self._storage_of(agent), NAMESPACE), keys), self._saver.clock)
             self._keepers[agent] = keeper
         return keeper
 
@@ -198,118 +193,30 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             found = self._default_storage = LocalFileStorage()
         return found
 
-    async def _decide(self, agent: AgentT_contra) -> tuple[bool, bool]:
-        """At a completion boundary: whether to save latest, and whether to write a checkpoint (and latest after it)."""
-        by_policy = self._policy(agent) != "trigger"
+    async def _decide(self, agent: AgentT_contra) -> Save:
+        """What to save at a completion boundary."""
+        policy = self._policy(agent)
+        by_policy = Save(latest=policy != "trigger", journal=policy == "message")
         if self._trigger is None:
-            return by_policy, False
+            return by_policy
         try:
             decision = self._trigger(agent_data=agent)
             fired = bool(await decision if inspect.isawaitable(decision) else decision)
         except Exception:  # noqa: BLE001 - a trigger is the user's code
             _log.exception("session %r: the snapshot trigger raised; latest is saved", self.session_id)
-            return True, False
-        return by_policy or fired, fired
+            return replace(by_policy, latest=True)
+        return replace(by_policy, latest=by_policy.latest or fired, checkpoint=fired)
 
     async def _save_at_boundary(self, agent: AgentT_contra, result: object = None) -> None:
-        latest, checkpoint = await self._decide(agent)
-        if latest:
-            journal = self._keeps_journal(agent, self._keeper(agent))
-            await self._save(agent, latest=True, journal=journal, checkpoint=checkpoint, result=result)
+        if save := await self._decide(agent):
+            await self._save(agent, save, result)
 
-    async def _save(
-        self,
-        agent: AgentT_contra,
-        *,
-        latest: bool,
-        journal: bool = False,
-        checkpoint: bool = False,
-        result: object = None,
-    ) -> None:
-        """Save because an event says so: what a failure means is `on_save_error`'s to say."""
+    async def _save(self, agent: AgentT_contra, save: Save, result: object = None) -> None:
         keeper = self._keeper(agent)
-        retries = self._on_error(agent) == "retry"
-        if retries and keeper.retrier.running:
-            keeper.checkpoint_owed = keeper.checkpoint_owed or checkpoint
-            return  # the next attempt saves the newest state
-        try:
-            await self._attempt(agent, keeper, latest=latest, journal=journal, checkpoint=checkpoint)
-        except Exception as error:
-            if not retries:
-                raise self._save_error(agent, error, result) from error
-            await self._tell(agent, keeper, error)
-            keeper.retrier.start(lambda: self._save_again(agent, keeper), keeper.failures)
-
-    async def _attempt(
-        self, agent: AgentT_contra, keeper: Keeper, *, latest: bool, journal: bool, checkpoint: bool
-    ) -> str | None:
-        try:
-            snapshot_id = await keeper.save(agent, latest=latest, journal=journal, checkpoint=checkpoint)
-        except Exception as error:
-            keeper.checkpoint_owed = keeper.checkpoint_owed or checkpoint
-            self._failed(keeper, error)
-            raise
-        self._health = self._health.with_save(self._clock.utc())
-        return snapshot_id
-
-    async def _save_again(self, agent: AgentT_contra, keeper: Keeper) -> bool:
-        try:
-            await self._attempt(
-                agent,
-                keeper,
-                latest=True,
-                journal=self._keeps_journal(agent, keeper),
-                checkpoint=keeper.checkpoint_owed,
-            )
-        except Exception as error:  # noqa: BLE001 - told to listeners and in health; the next attempt follows
-            await self._tell(agent, keeper, error)
-            return False
-        return True
-
-    async def _save_within_bound(self, agent: AgentT_contra, keeper: Keeper, *, checkpoint: bool) -> None:
-        """Save at the end of a call, trying again for at most `STOP_BOUND_S`.
-
-        Raises:
-            SessionSaveError: If it could not be done.
-        """
-        deadline = self._clock.now() + STOP_BOUND_S
-        keeper.checkpoint_owed = checkpoint
-
-        async def attempt() -> None:
-            journal = self._keeps_journal(agent, keeper)
-            await self._attempt(agent, keeper, latest=True, journal=journal, checkpoint=keeper.checkpoint_owed)
-
-        while True:
-            try:
-                await within(self._clock, deadline - self._clock.now(), attempt)
-            except Exception as error:
-                if isinstance(error, TimeoutError):
-                    self._failed(keeper, error)
-                await self._tell(agent, keeper, error)
-                pause = pause_after(keeper.failures)
-                if self._clock.now() + pause >= deadline:
-                    raise self._save_error(agent, error, None) from error
-                await self._clock.sleep(pause)
-            else:
-                return
-
-    def _failed(self, keeper: Keeper, error: Exception) -> None:
-        keeper.failures += 1
-        self._health = self._health.with_error(error)
-
-    def _save_error(self, agent: AgentT_contra, error: Exception, result: object) -> SessionSaveError:
-        told = f"session {self.session_id!r}, agent {agent.agent_id!r} could not be saved: {error}"
-        return SessionSaveError(told, result)
-
-    async def _tell(self, agent: AgentT_contra, keeper: Keeper, error: Exception) -> None:
-        _log.warning("session %r: save failed (attempt %d)", self.session_id, keeper.failures, exc_info=error)
-        event: SessionSaveFailedEvent[LocalAgent] = SessionSaveFailedEvent(
-            agent=agent, error=error, attempt=keeper.failures
-        )
-        try:
-            await agent.hooks.invoke_callbacks_async(event)
-        except Exception:  # noqa: BLE001 - a listener is the user's code, and must not end the retries
-            _log.exception("session %r: a listener of SessionSaveFailedEvent raised", self.session_id)
+        if self._on_error(agent) == "retry":
+            await self._saver.save_or_retry(agent, keeper, save, self._latest(agent))
+        else:
+            await self._saver.save_or_raise(agent, keeper, save, result)
 
     # --- the synchronous contract, and its twins ---
 
@@ -324,14 +231,22 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             StorageError: If the storage cannot be read.
         """
         keeper = self._keeper(agent)
-        found = blocking(keeper.writer.storage, _read_both, keeper.writer.keys)
+        latest, journal = blocking(keeper.writer.storage, _read_both, keeper.writer.keys)
         had_messages = bool(agent.messages)
-        if self._restore_latest(agent, keeper, *found) and had_messages and found[0] is not None:
+        keeper.seen.note(agent.messages)
+        if latest is None and journal is None:
+            return
+        self._note_damage(restore_latest(agent, keeper, latest, journal))
+        if had_messages and latest is not None:
             _log.warning(
                 "session_id=<%s>, agent_id=<%s> | agent had existing messages that were overwritten by session restore",
                 self.session_id,
                 agent.agent_id,
             )
+
+    def _note_damage(self, damage: SnapshotException | None) -> None:
+        if damage is not None:
+            self._saver.health = self._saver.health.with_error(damage)
 
     def sync_agent(self, agent: AgentT_contra, **kwargs: Any) -> None:
         """Overwrite the latest snapshot with the agent as it is now. `save_snapshot` does so without blocking.
@@ -342,11 +257,11 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
         """
         keeper = self._keeper(agent)
         try:
-            keeper.save_blocking(agent, journal=self._keeps_journal(agent, keeper))
+            keeper.save_blocking(agent, journal=self._policy(agent) == "message")
         except Exception as error:
-            self._failed(keeper, error)
+            self._saver.failed(keeper, error)
             raise
-        self._health = self._health.with_save(self._clock.utc())
+        self._saver.succeeded()
 
     def append_message(self, message: Message, agent: AgentT_contra, **kwargs: Any) -> None:
         """Does nothing: snapshots hold the whole agent, and the policy says when they are taken."""
@@ -370,14 +285,13 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
         try:
             keeper.redact_blocking(agent)
         except Exception as error:
-            self._failed(keeper, error)
+            self._saver.failed(keeper, error)
             raise
-        self._health = self._health.with_save(self._clock.utc())
+        self._saver.succeeded()
 
     async def sync_agent_async(self, agent: AgentT_contra, **kwargs: Any) -> None:
         """Like `sync_agent`, without holding up the event loop."""
-        keeper = self._keeper(agent)
-        await self._attempt(agent, keeper, latest=True, journal=self._keeps_journal(agent, keeper), checkpoint=False)
+        await self._saver.attempt(agent, self._keeper(agent), self._latest(agent))
 
     async def redact_latest_message_async(self, redact_message: Message, agent: AgentT_contra, **kwargs: Any) -> None:
         """Like `redact_latest_message`, without holding up the event loop."""
@@ -385,9 +299,9 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
         try:
             await keeper.redact(agent)
         except Exception as error:
-            self._failed(keeper, error)
+            self._saver.failed(keeper, error)
             raise
-        self._health = self._health.with_save(self._clock.utc())
+        self._saver.succeeded()
 
     # --- checkpoints ---
 
@@ -435,20 +349,16 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
         key = None if snapshot_id is None else writer.keys.immutable(snapshot_id)
         await keeper.retrier.stop()  # it would save a state that is to be given up
         async with keeper.turn():
-            if key is None:
+            if snapshot_id is None or key is None:
                 latest, journal = await on_helper_loop(writer.storage, _read_both, writer.keys)
-                return latest is not None and self._restore_latest(agent, keeper, latest, journal)
-            data = await on_helper_loop(writer.storage, _read, key)
-            if data is None:
-                return False
-            stored = read_snapshot(key, data)
-            mark = max(stored.mark, agent.take_journal().mark)
-            self._load(agent, stored, key)
-            agent.load_journal(Journal(mark=mark))
-            # A line of its own: whatever journal is at rest is not about this history.
-            keeper.restored(Lineage(snapshot_id, new_uuid7()), None, None, is_open=keeper.journal_open)
-            keeper.failures, keeper.checkpoint_owed = 0, False
-            keeper.seen.note(agent.messages)
+                if latest is None:
+                    return False
+                self._note_damage(restore_latest(agent, keeper, latest, journal))
+            else:
+                data = await on_helper_loop(writer.storage, _read, key)
+                if data is None:
+                    return False
+                restore_checkpoint(agent, keeper, snapshot_id, data)
             return True
 
     async def save_snapshot(self, agent: AgentT_contra, *, is_latest: bool) -> str | None:
@@ -465,9 +375,8 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             SnapshotException: If a value in the agent cannot be stored.
             StorageError: If it could not be written.
         """
-        keeper = self._keeper(agent)
-        journal = is_latest and self._keeps_journal(agent, keeper)
-        return await self._attempt(agent, keeper, latest=is_latest, journal=journal, checkpoint=not is_latest)
+        save = self._latest(agent) if is_latest else Save(checkpoint=True)
+        return await self._saver.attempt(agent, self._keeper(agent), save)
 
     async def delete_session(self) -> None:
         """Delete everything of this session: snapshots, checkpoints and journals of all of its agents, and nothing else.
@@ -488,54 +397,6 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             await on_helper_loop(storage, _delete_all, session_prefix(self.session_id))
         for keeper in keepers:
             keeper.restored(Lineage(), None, None, is_open=False)
-
-    # --- restoring ---
-
-    def _restore_latest(
-        self, agent: AgentT_contra, keeper: Keeper, latest: bytes | None, open_lines: bytes | None
-    ) -> bool:
-        """Load what is at rest. Returns whether there was something."""
-        keeper.seen.note(agent.messages)
-        if latest is None and open_lines is None:
-            return False
-        keys = keeper.writer.keys
-        lineage, mark, saved = Lineage(), 0, list(agent.messages[:0])
-        if latest is not None:
-            stored = read_snapshot(keys.latest, latest)
-            self._load(agent, stored, keys.latest)
-            lineage, mark, saved = stored.lineage, stored.mark, list(agent.messages)
-        journal, whole = self._journal_beside(keys.journal, open_lines, lineage, mark)
-        if agent.model.stateful:
-            journal = replace(journal, mark=journal.mark + len(journal.lines), lines=())
-        agent.load_journal(journal)
-        keeper.restored(lineage, saved, open_lines if whole else None, is_open=not (whole and journal.empty))
-        keeper.failures, keeper.checkpoint_owed = 0, False
-        keeper.seen.note(agent.messages)
-        return True
-
-    def _journal_beside(self, key: str, data: bytes | None, lineage: Lineage, mark: int) -> tuple[Journal, bool]:
-        """What is open beside a history whose snapshot has `mark`, and whether the blob at rest says just that."""
-        if data is None:
-            return Journal(mark=mark), True
-        try:
-            journal, line = read_journal(key, data)
-        except SnapshotException as error:
-            _log.error("session %r: a damaged journal is left aside: %s", self.session_id, error)
-            self._health = self._health.with_error(error)
-            return Journal(mark=mark), False
-        if line != lineage.line:
-            return Journal(mark=max(mark, journal.mark + len(journal.lines))), False
-        return journal.settled(mark), True
-
-    def _load(self, agent: AgentT_contra, stored: StoredSnapshot, key: str) -> None:
-        snapshot = stored.snapshot
-        if agent.model.stateful and snapshot.data.get("messages"):
-            _log.warning("session %r: the model keeps the history; restored messages are dropped", self.session_id)
-            snapshot = replace(snapshot, data={**snapshot.data, "messages": []})
-        try:
-            agent.load_snapshot(snapshot)
-        except SnapshotException as error:
-            raise located(error, key) from error
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
