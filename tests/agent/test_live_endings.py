@@ -37,6 +37,7 @@ from antiphon.testing import (
     VirtualClock,
     Wait,
 )
+from antiphon.tools.context import ToolContext
 from antiphon.tools.decorator import tool
 
 
@@ -149,26 +150,28 @@ async def test_an_exception_inside_the_context_still_closes_the_call():
     assert not model.connected
 
 
-async def test_a_hook_or_tool_may_stop_the_call_it_belongs_to():
-    @tool
-    async def hang_up(context) -> str:
-        """End the call."""
-        return "no"
-
-    clock = VirtualClock()
-
+async def test_a_hook_or_a_tool_may_stop_the_call_it_belongs_to():
     async def ending(event: MessageAddedEvent[BidiAgent]) -> None:
         await event.agent.stop()
 
-    model = ScriptedBidiModel([Hear("stop")], clock=clock)
-    agent = BidiAgent(model, clock=clock)
-    agent.add_hook(ending, MessageAddedEvent)
-    await agent.start()
-    await drain(agent)
-    await clock.sleep(1)
-    assert not model.connected
-    with pytest.raises(AgentNotStartedError):
-        await agent.send("more")
+    @tool
+    async def hang_up(context: ToolContext[BidiAgent]) -> str:
+        """End the call."""
+        await context.agent.stop()
+        return "bye"
+
+    sound = AudioDelta("pcm", {"bytes": b"\0\0"})
+    for step in (Hear("stop"), CallTools([("hang_up", {})])):
+        agent, model, clock = caller([Until("audio"), step], tools=[hang_up])
+        agent.add_hook(ending, MessageAddedEvent)
+        await agent.start()
+        listening = asyncio.ensure_future(drain(agent))
+        await agent.send(sound)
+        await listening
+        await clock.sleep(1)
+        assert not model.connected
+        with pytest.raises(AgentNotStartedError):
+            await agent.send("more")
 
 
 async def test_after_cancel_nothing_can_be_sent_until_the_next_start():

@@ -160,6 +160,5 @@ async def test_a_run_that_is_cancelled_at_any_step_leaves_nothing_behind():
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        while asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.sleep(0)
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
         assert not model.connected

@@ -387,9 +387,7 @@ def replay(steps, conversation=None) -> tuple[Talk, list[str]]:
     said: list[str] = []
     owing: list[tuple[str, str]] = []
     last = ""
-    number = 0
-    for step in steps:
-        number += 1
+    for number, step in enumerate(steps):
         match step:
             case ("typed", turn, _):
                 talk.type(f"typed {turn}")
