@@ -15,8 +15,21 @@ caller may expect one::
     ├── ToolNotFoundError (AttributeError)       a direct call of a tool nobody registered
     ├── SnapshotException (ValueError)           a snapshot that cannot be taken or loaded
     │   └── CorruptSnapshotError                 bytes at rest that are not a snapshot
+    ├── AudioFileError (OSError)                 a sound file cannot be opened, read or written
     ├── StorageError (OSError)                   a storage could not do what was asked
     │   └── StorageKeyError (ValueError)         a key that no storage accepts
+    ├── SessionStoreError                        a session store could not do what was asked
+    │   ├── SessionConflictError                 another writer moved the session's tip
+    │   ├── ContendedError                       others kept changing what was to be written
+    │   ├── SnapshotNotFoundError (LookupError)  no row, or no session, of that id
+    │   ├── TerminalStatusError                  a settled row was to change its status
+    │   ├── StaleEpochError                      a worker whose row was adopted by another
+    │   ├── IdempotencyKeyError                  the key belongs to another row
+    │   ├── SnapshotExistsError                  the id is taken, where a new one is needed
+    │   ├── LeaseLostError                       a lease that was not renewed in time
+    │   ├── SessionRowError (ValueError)         a row, tenant or query that no store takes
+    │   ├── CorruptStoreError                    stored bytes are missing or damaged
+    │   └── StoreSchemaError                     a place that this version cannot use
     ├── AgentStateError (RuntimeError)           the agent is not in the state this needs
     │   ├── AgentStartedError                    already started
     │   ├── AgentNotStartedError                 not started
@@ -152,6 +165,13 @@ class CorruptSnapshotError(SnapshotException):
     remedy = "Restore an earlier checkpoint (`list_snapshot_ids`, `restore_snapshot`), or delete the damaged one."
 
 
+class AudioFileError(AntiphonError, OSError):
+    """A sound file cannot be opened, read or written. The original error is chained."""
+
+    status: ClassVar[Status] = "FAILED_PRECONDITION"
+    remedy = "Mend the path, its permissions, or the disk's free space; what was recorded so far can be read."
+
+
 class StorageError(AntiphonError, OSError):
     """A storage could not do what was asked. The original error is chained."""
 
@@ -164,6 +184,156 @@ class StorageKeyError(StorageError, ValueError):
 
     status: ClassVar[Status] = "INVALID_ARGUMENT"
     remedy = "Keys are non-empty, use `/` between segments and contain no backslash, no `..` and no control character."
+
+
+class SessionStoreError(AntiphonError):
+    """A session store could not do what was asked. The driver's error is chained."""
+
+    status: ClassVar[Status] = "UNAVAILABLE"
+    remedy = "See the chained error: disk full, permissions, network. The same store can be used again when it is mended."
+
+
+class SessionConflictError(SessionStoreError):
+    """Another writer moved the session's tip since it was read. Nothing was written.
+
+    Attributes:
+        session_id: The session.
+        expected: The tip that the writer built on; None where it expected no row.
+        found: The tip that is there; None where there is no row.
+    """
+
+    status: ClassVar[Status] = "ABORTED"
+    remedy = "Load the session again and repeat the turn, or branch from the tip you expected."
+
+    def __init__(self, session_id: str, expected: str | None, found: str | None) -> None:
+        super().__init__(
+            f"session {session_id!r} moved on from {expected!r} to {found!r}: load it again, or branch from {expected!r}"
+        )
+        self.session_id, self.expected, self.found = session_id, expected, found
+
+
+class ContendedError(SessionStoreError):
+    """Others kept changing what was to be written, for as many tries as a store makes. Nothing was written."""
+
+    status: ClassVar[Status] = "ABORTED"
+    remedy = "Try again; have fewer writers rewrite one row."
+
+
+class SnapshotNotFoundError(SessionStoreError, LookupError):
+    """No row or session has this id, in this tenant.
+
+    Attributes:
+        id: The id.
+    """
+
+    status: ClassVar[Status] = "NOT_FOUND"
+    remedy = "See `list_sessions` and `list_snapshots`; it may have been pruned or deleted, or belong to another tenant."
+
+    def __init__(self, what: str, id: str) -> None:
+        super().__init__(f"there is no {what} {id!r}")
+        self.id = id
+
+
+class TerminalStatusError(SessionStoreError):
+    """A row that has settled was to change its status. Nothing was written.
+
+    Attributes:
+        snapshot_id: The row.
+        settled: Its status, for good.
+        wanted: The status that was refused.
+    """
+
+    status: ClassVar[Status] = "FAILED_PRECONDITION"
+    remedy = "Return None from `fn` for a row whose status is settled, or write a new row."
+
+    def __init__(self, snapshot_id: str, settled: str, wanted: str) -> None:
+        super().__init__(f"snapshot {snapshot_id!r} is {settled} for good and cannot become {wanted}")
+        self.snapshot_id, self.settled, self.wanted = snapshot_id, settled, wanted
+
+
+class StaleEpochError(SessionStoreError):
+    """A worker wrote to a row that another has adopted since. Nothing was written.
+
+    Attributes:
+        snapshot_id: The row.
+        epoch: The writer's epoch.
+        current: The row's.
+    """
+
+    status: ClassVar[Status] = "FAILED_PRECONDITION"
+    remedy = "Stop: another worker carries this run on."
+
+    def __init__(self, snapshot_id: str, epoch: int, current: int) -> None:
+        super().__init__(f"snapshot {snapshot_id!r} was adopted: its epoch is {current}, the writer's is {epoch}")
+        self.snapshot_id, self.epoch, self.current = snapshot_id, epoch, current
+
+
+class IdempotencyKeyError(SessionStoreError):
+    """Another row of this tenant has the idempotency key. Nothing was written.
+
+    Attributes:
+        key: The key.
+        snapshot_id: The row that has it.
+    """
+
+    status: ClassVar[Status] = "ALREADY_EXISTS"
+    remedy = "The request was carried out before: take the row that `error.snapshot_id` names."
+
+    def __init__(self, key: str, snapshot_id: str) -> None:
+        super().__init__(f"idempotency key {key!r} belongs to snapshot {snapshot_id!r}")
+        self.key, self.snapshot_id = key, snapshot_id
+
+
+class SnapshotExistsError(SessionStoreError):
+    """A row or session that was to be new is there already. Nothing was written.
+
+    Attributes:
+        id: The id.
+    """
+
+    status: ClassVar[Status] = "ALREADY_EXISTS"
+    remedy = "Delete the session first, or import into another tenant."
+
+    def __init__(self, what: str, id: str) -> None:
+        super().__init__(f"{what} {id!r} is there already")
+        self.id = id
+
+
+class LeaseLostError(SessionStoreError):
+    """A lease was not renewed in time, or was released.
+
+    Attributes:
+        session_id: The session.
+        owner: Who had the lease.
+    """
+
+    status: ClassVar[Status] = "ABORTED"
+    remedy = "Stop working on the session and acquire the lease again; renew it at a third of its time."
+
+    def __init__(self, session_id: str, owner: str) -> None:
+        super().__init__(f"{owner!r} does not hold the lease of session {session_id!r} any more")
+        self.session_id, self.owner = session_id, owner
+
+
+class SessionRowError(SessionStoreError, ValueError):
+    """A row, a tenant's name or a query that no store takes. Nothing was written."""
+
+    status: ClassVar[Status] = "INVALID_ARGUMENT"
+    remedy = "Mend the value that the message names."
+
+
+class CorruptStoreError(SessionStoreError):
+    """Stored bytes are missing or damaged. What the message does not name can still be read."""
+
+    status: ClassVar[Status] = "DATA_LOSS"
+    remedy = "Restore the place from a backup, or delete the session that the message names."
+
+
+class StoreSchemaError(SessionStoreError):
+    """A file, folder or database that this version cannot use: something else's, or a newer version's."""
+
+    status: ClassVar[Status] = "FAILED_PRECONDITION"
+    remedy = "Use another place, or upgrade Antiphon."
 
 
 class AgentStateError(AntiphonError, RuntimeError):
