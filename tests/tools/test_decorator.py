@@ -127,6 +127,17 @@ def test_an_annotation_that_only_a_type_checker_sees_is_told_when_the_tool_is_de
         ToolRegistry(f)
 
 
+def test_an_annotation_that_is_none_is_told_when_the_tool_is_described():
+    def no_attribute(a: date.Missing) -> None: ...
+    def no_type(a: 1 + None) -> None: ...
+    def no_expression(a) -> None: ...
+
+    no_expression.__annotations__ = {"a": "not an expression"}
+    for function in (no_attribute, no_type, no_expression):
+        with pytest.raises(ToolLoadError, match="an annotation cannot be read"):
+            _ = tool(function).tool_spec
+
+
 @pytest.mark.parametrize("wrong", [5, None, "name", int, book])
 def test_only_functions_can_be_tools(wrong):
     with pytest.raises(ToolLoadError, match="@tool takes a function or an asynchronous generator"):

@@ -129,7 +129,7 @@ class BeforeToolCallEvent(HookEvent[AgentT_co]):
 
     Attributes:
         selected_tool: The tool; may be replaced. None when nobody registered the name.
-        tool_use: The call; may be replaced.
+        tool_use: The call; may be replaced, save its `toolUseId`. Under another name, the tool of that name runs.
         cancel_tool: Set to a text (or True) to refuse the call; the model gets it as an error result.
         interrupt_state: Where questions are kept; use `interrupt`.
     """
@@ -165,7 +165,8 @@ class AfterToolCallEvent(HookEvent[AgentT_co]):
         exception: What the tool raised.
         cancel_message: Why the call was refused.
         duration: How long it took, in seconds.
-        retry: Set to True to run it again; the result is then discarded.
+        retry: Set to True to run it again, the hooks before it included; the result is then discarded. It has no effect
+            once the agent is cancelled.
     """
 
     reverse: ClassVar[bool] = True

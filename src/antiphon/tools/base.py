@@ -62,8 +62,11 @@ class AgentTool(ABC):
     def stream(self, call: ToolCall) -> AsyncGenerator[ToolProgress | ToolResult, None]:
         """Run the call: any number of `ToolProgress`, then one `ToolResult`.
 
+        The result's `toolUseId` is set by the caller.
+
         Raises:
             InterruptException: If the call needs a person first.
+            Exception: Anything else is told to the model, as an error result.
         """
         ...
 

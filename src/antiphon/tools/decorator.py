@@ -33,6 +33,8 @@ DONE = "done"
 """What the model is told when a function without a declared result returns."""
 
 _NO_VALUE = object()
+_UNREADABLE = (NameError, AttributeError, TypeError, SyntaxError)
+"""What an annotation raises that names something not there (yet), or is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class _Definition:
         self.name = check_tool_name(options.name or getattr(function, "__name__", None))
         try:
             self._hints = read_hints(function, names)
-        except NameError:
+        except _UNREADABLE:
             pass
         else:
             _ = self.context_name  # a wrong `context=` is told where it stands
@@ -73,7 +75,7 @@ class _Definition:
         if self._hints is None:
             try:
                 self._hints = read_hints(self._function)
-            except NameError as error:
+            except _UNREADABLE as error:
                 raise ToolLoadError(f"tool {self._label!r}: an annotation cannot be read: {error}") from error
         return self._hints
 
@@ -118,7 +120,7 @@ class _Definition:
     @functools.cached_property
     def nothing(self) -> str:
         """What None stands for: "done", or "null" where the function declares a result."""
-        return "null" if self.hints.get("return", NoneType) not in {NoneType, Any} else DONE
+        return "null" if self.hints.get("return", NoneType) not in (NoneType, Any) else DONE
 
 
 class FunctionTool(AgentTool, Generic[P, R_co]):
