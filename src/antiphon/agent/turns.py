@@ -330,6 +330,7 @@ class Agent(BaseAgent):
         Those that may run (again) do so first in the next invocation, before its prompt is committed. Questions wait again.
         """
         self._refuse_while_active("loading a journal")
+        self._track.checked = False
         known = self._track.turn
         recovery = recover(journal, self.messages)
         pending = [*recovery.again, *recovery.waiting]

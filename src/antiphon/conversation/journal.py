@@ -90,22 +90,43 @@ class Journal:
         """
         try:
             entry = cast("dict[str, Any]", data)
-            return cls(
-                int(entry["mark"]),
-                tuple(entry["lines"]),
-                tuple(
-                    OpenCall(
-                        call["tool_use"],
-                        bool(call["started"]),
-                        bool(call["repeatable"]),
-                        Interrupt(**call["question"]) if call["question"] else None,
-                        call.get("result"),
-                    )
-                    for call in entry["calls"]
-                ),
-            )
+            mark = entry["mark"]
+            if type(mark) is not int or mark < 0:
+                raise ValueError(f"mark is {mark!r}, not a count")
+            lines = tuple(_checked_line(line) for line in entry["lines"])
+            return cls(mark, lines, tuple(_checked_call(call) for call in entry["calls"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SnapshotException(f"journal is malformed: {error!r}") from error
+
+
+def _checked_line(line: Any) -> Message:
+    if line["role"] not in {"user", "assistant"} or not isinstance(line["content"], list):
+        raise ValueError(f"a line is {line!r}, not a message")
+    for block in line["content"]:
+        if not isinstance(block, dict):
+            raise TypeError(f"a block is {block!r}, not an object")
+        if "toolUse" in block:
+            _checked_use(cast("dict[str, Any]", block)["toolUse"])
+    return cast("Message", line)
+
+
+def _checked_use(tool_use: Any) -> ToolUse:
+    if not isinstance(tool_use["toolUseId"], str) or not isinstance(tool_use["name"], str):
+        raise TypeError(f"a call is {tool_use!r}, without an id or a name")
+    return ToolUse(toolUseId=tool_use["toolUseId"], name=tool_use["name"], input=tool_use["input"])
+
+
+def _checked_call(call: Any) -> OpenCall:
+    result = call.get("result")
+    if result is not None and not isinstance(result["content"], list):
+        raise TypeError(f"a result is {result!r}, without content")
+    return OpenCall(
+        _checked_use(call["tool_use"]),
+        bool(call["started"]),
+        bool(call["repeatable"]),
+        Interrupt(**call["question"]) if call.get("question") else None,
+        result,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +185,12 @@ def recover(journal: Journal, messages: Messages) -> Recovery:
         ids = [tool_use["toolUseId"] for tool_use in tool_uses(line)]
         if not line["content"] or known.intersection(ids):
             continue
+        known.update(ids)
         appended.append(copy.deepcopy(line))
         if not ids:
             continue
         if any(call.tool_use["toolUseId"] in ids for call in again + waiting):
-            done = [results.pop(key) for key in ids if key in results]
+            done += [results.pop(key) for key in ids if key in results]
         else:
             known_results = [results[key] if key in results else error_result(key, RESTART_TEXT) for key in ids]
             appended.append(result_message(known_results))
