@@ -144,13 +144,14 @@ class Speech:
         """What of `part` lies within the first `ms` of the sound.
 
         By the times of its words where they are known; else in proportion to the sound, cut at the end of a word. A
-        response that ended without any sound counts as heard.
+        response that ended without any sound counts as heard, and so does all of one that was played to its end.
         """
         if not self.audio_ms:
             return part.text if self.complete and not self.cut else ""
-        if part.timed:
+        to_the_end = ms >= self.audio_ms - _ROUNDING_MS
+        if part.timed and not (to_the_end and self.complete and not self.cut):
             return part.until(ms)
-        if ms >= self.audio_ms - _ROUNDING_MS:
+        if to_the_end:
             return part.text
         before = sum(len(other.text) for other in self.parts[: self.parts.index(part)])
         total = sum(len(other.text) for other in self.parts)
