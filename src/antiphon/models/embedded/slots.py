@@ -88,11 +88,21 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """What is known of a tool."""
+    """What is known of a tool.
+
+    Attributes:
+        name: As the model must call it.
+        words: What the words of its name mean.
+        described: What the words of its description mean.
+        summary: The first sentence of its description, in lower case.
+        examples: Sentences that call it.
+        slots: Its parameters.
+    """
 
     name: str
     words: tuple[str, ...]
     described: frozenset[str]
+    summary: str
     examples: tuple[str, ...]
     slots: tuple[Slot, ...]
 
@@ -124,6 +134,7 @@ def read_tool(spec: ToolSpec) -> Tool:
         name=spec["name"],
         words=tuple(meaning(word) for word in name_words(spec["name"])),
         described=frozenset(described),
+        summary=" ".join(Utterance(first.split(". ", 1)[0]).words),
         examples=examples,
         slots=tuple(slots),
     )
@@ -225,6 +236,7 @@ class Filling:
         values: By slot.
         used: The words that filled slots.
         guessed: Those of them that were taken for free text only because of where they stand.
+        places: Where the words for each slot stand: first word, and the one after the last.
         several: A choice of which several values were named: the slot's name and the values.
         refused: Slots that were named with a value out of range: their names.
     """
@@ -232,6 +244,7 @@ class Filling:
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     used: set[int] = field(default_factory=set[int])
     guessed: set[int] = field(default_factory=set[int])
+    places: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     several: tuple[str, list[Any]] | None = None
     refused: set[str] = field(default_factory=set[str])
 
@@ -265,7 +278,7 @@ def fill(tool: Tool, said: Utterance) -> Filling:
 
 def fill_answer(slot: Slot, said: Utterance) -> tuple[bool, Any]:
     """The value that an answer to a question for one slot gives: whether there is one, and it."""
-    alone = Tool(name="", words=(), described=frozenset(), examples=(), slots=(slot,))
+    alone = Tool(name="", words=(), described=frozenset(), summary="", examples=(), slots=(slot,))
     filling = fill(alone, said)
     if filling.refused:
         return False, None
@@ -287,6 +300,7 @@ def _listed(slot: Slot, value: Any) -> Any:
 
 def _take(filling: Filling, slot: Slot, value: Any, start: int, end: int) -> None:
     filling.values[slot.name] = _listed(slot, value)
+    filling.places[slot.name] = (start, end)
     filling.used.update(range(start, end))
 
 
@@ -307,6 +321,7 @@ def _fill_choice(slot: Slot, said: Utterance, filling: Filling) -> None:
         return
     for start, end, _ in found:
         filling.used.update(range(start, end))
+    filling.places[slot.name] = found[0][:2]
     if slot.many:
         filling.values[slot.name] = values
     elif len(values) == 1:
@@ -403,7 +418,8 @@ def _fill_numbers(slots: Sequence[Slot], said: Utterance, filling: Filling) -> N
                 break
 
 
-def _cues(slot: Slot) -> tuple[str, ...]:
+def cues(slot: Slot) -> tuple[str, ...]:
+    """The words after which a free text for this slot stands."""
     words = set(name_words(slot.name))
     own = tuple(word for word in name_words(slot.name) if word not in STOP_WORDS)
     if words & _PLACE_NAMES:
@@ -428,7 +444,7 @@ def _fill_text(slot: Slot, said: Utterance, filling: Filling) -> None:
                 _take(filling, slot, quoted[1].strip(), start, start + len(words))
                 return
     whole = _is_speech(slot)
-    for cue in _cues(slot):
+    for cue in cues(slot):
         for index, word in enumerate(said.words):
             if word != cue or index in filling.used:
                 continue

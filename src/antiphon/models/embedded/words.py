@@ -57,6 +57,8 @@ hour clock
 """
 _SAME = {word: line.split()[0] for line in _MEANINGS.splitlines() if line for word in line.split()}
 
+_GROUPS = {line.split()[0]: tuple(line.split()) for line in _MEANINGS.splitlines() if line}
+
 STOP_WORDS = frozenset(
     _words("""a an the of to in at for on off by with from into about up down out as than per i me my mine you your we us our it
     its he him his she her they them their this that these those there here is are am be been was were do does did done
@@ -99,6 +101,16 @@ def meaning(word: str) -> str:
     word = word.lower().replace("’", "'")
     one = singular(word)
     return _SAME.get(word) or _SAME.get(one) or one
+
+
+def same_meaning(word: str) -> tuple[str, ...]:
+    """All words of one meaning, the given one first.
+
+    >>> same_meaning("reserve")
+    ('reserve', 'book', 'booking', 'reservation', 'reserving')
+    """
+    group = _GROUPS.get(meaning(word), ())
+    return (word, *(each for each in group if each != word))
 
 
 def name_words(name: str) -> list[str]:
