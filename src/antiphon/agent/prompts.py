@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from antiphon.content import ContentBlock, ImageBlock, Message, Messages, TextBlock, ToolResultBlock, ToolUseBlock
@@ -11,11 +12,9 @@ from antiphon.snapshot.checks import check_message
 
 AgentInput = (
     str
-    | list[str | TextBlock | ImageBlock | ContentBlock]
-    | list[TextBlock]
-    | list[ContentBlock]
-    | Messages
-    | list[dict[str, Any]]
+    | Sequence[str | TextBlock | ImageBlock | ToolUseBlock | ToolResultBlock | ContentBlock]
+    | Sequence[Message]
+    | Sequence[dict[str, Any]]
     | None
 )
 """A text, content blocks (one message), whole messages, answers to questions, or None: go on with what is there."""
@@ -31,12 +30,12 @@ def prompt_messages(prompt: object) -> Messages:
         return []
     if isinstance(prompt, str):
         return [{"role": "user", "content": [_block(prompt)]}]
-    if not isinstance(prompt, list):
+    if not isinstance(prompt, (list, tuple)):
         raise InvalidInputError(
             "Input prompt must be of type: `str | list[ContentBlock] | list[Message] | list[interruptResponse] | None`, "
             f"not {type(prompt).__name__}"
         )
-    entries: list[Any] = prompt  # pyright: ignore[reportUnknownVariableType]
+    entries = cast("Sequence[Any]", prompt)
     if not entries:
         return []
     whole = [isinstance(entry, dict) and "role" in entry for entry in entries]
