@@ -10,7 +10,7 @@ from typing import Any, cast
 from antiphon.errors import InterruptError, InvalidInputError, InvalidTypeError
 from antiphon.jsonable import copy_json
 
-_NAMES = uuid.UUID("b7b38a0a-3a0e-5b3e-9c68-6b1c4b9d5a11")
+_NAMES = uuid.NAMESPACE_OID  # as in Strands, so that the questions of a session that it wrote keep their ids
 
 
 @dataclass(frozen=True, slots=True)
