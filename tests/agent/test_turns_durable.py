@@ -255,6 +255,28 @@ async def test_a_call_that_had_started_when_the_process_ended_is_told_and_not_ru
     assert other.take_journal().mark == 1
 
 
+async def test_a_result_is_known_while_the_other_calls_of_its_group_still_run():
+    seen, known = asyncio.Event(), []
+
+    @tool
+    async def slow() -> str:
+        """Be slow."""
+        await seen.wait()
+        return "done"
+
+    ledger = Ledger()
+    agent = Agent(ScriptedModel([Answer(tool_uses=[("slow", {}), ("note", {})]), "Done."]), tools=[slow, *ledger.tools])
+
+    def changed(event: JournalChangedEvent) -> None:
+        known.append([call.result is not None for call in event.agent.take_journal().calls])
+        if known[-1] == [False, True]:
+            seen.set()
+
+    agent.add_hook(changed)
+    await agent.invoke_async("Go")
+    assert known[-1] == [False, True]
+
+
 async def test_a_repeatable_call_runs_again_before_the_next_prompt():
     ledger, kept = Ledger(), []
     agent = Agent(ScriptedModel([Answer(tool_uses=[("look", {})]), "Done."]), tools=ledger.tools)

@@ -425,6 +425,8 @@ class Invocation:
             return
         turn.results[key] = outcome.result
         self._outlet.put({"tool_result": outcome.result})
+        if turn.left():  # known by now, should the process end before the others are done
+            await self._tell_journal()
 
     def _settled(self, turn: OpenTurn) -> Messages:
         """The turn is over: the messages that it comes to, with those that waited for it."""

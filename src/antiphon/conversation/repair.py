@@ -185,7 +185,9 @@ class _Plan:
             return block
         if "toolUse" in block:
             return {"toolUse": {**block["toolUse"], "toolUseId": name}}
-        return {"toolResult": {**block["toolResult"], "toolUseId": name}}
+        if "toolResult" in block:
+            return {"toolResult": {**block["toolResult"], "toolUseId": name}}
+        return block
 
 
 def _fresh(key: str, taken: set[str]) -> str:
