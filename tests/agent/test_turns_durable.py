@@ -339,8 +339,8 @@ async def test_a_prompt_waits_for_a_repeated_call_that_asks():
     other = restored(kept[1], ScriptedModel([]), [ask])
     asked = await other.invoke_async("And?")
     assert asked.stop_reason == "interrupt"
-    third = Agent(ScriptedModel(["Good."]), tools=[ask])
-    third.load_snapshot(on_disk(other.take_snapshot(preset="session")))
+    at_rest = on_disk(other.take_snapshot(preset="session")), other.take_journal()
+    third = restored(at_rest, ScriptedModel(["Good."]), [ask])
     await third.invoke_async(answers(asked, "sure"))
     assert third.messages[-2:] == [user("And?"), assistant("Good.")]
     assert problems(third.messages) == []
@@ -421,6 +421,15 @@ def test_an_agent_that_was_restored_is_the_same():
     assert again.data == snapshot.data
     assert again.app_data == {"by": "me"}
     assert other.conversation_manager.removed_message_count == 7
+
+
+async def test_a_history_that_is_loaded_later_is_mended_too():
+    agent = Agent(ScriptedModel(["One.", "Two."]))
+    await agent.invoke_async("Hi")
+    orphan = {"role": "user", "content": [{"toolResult": {"toolUseId": "t", "status": "success", "content": []}}]}
+    agent.load_snapshot(Snapshot("agent", "1.0", {"messages": [orphan, user("Hi"), assistant("One.")]}, {}))
+    await agent.invoke_async("More")
+    assert agent.messages == [user("Hi"), assistant("One."), user("More"), assistant("Two.")]
 
 
 def test_the_state_of_another_conversation_manager_is_ignored_with_a_warning(caplog):
