@@ -53,8 +53,11 @@ from antiphon.tools.run import run_tool
 
 CANCEL_GRACE_S = 2.0
 """How long a running tool has to end by itself after a cancellation."""
-JOURNAL_EVERY_S = 0.25
-"""How often the words heard so far are written down while the agent speaks."""
+JOURNAL_EVERY_S = 0.2
+"""How often the words heard so far are written down while the agent speaks.
+
+What a crash may take is 250 ms: the rest is for the writing itself.
+"""
 
 
 class LiveCall:
