@@ -1,6 +1,7 @@
 """What both agents share, seen on the one that works in turns."""
 
 import asyncio
+import gc
 import re
 import threading
 
@@ -24,7 +25,7 @@ from antiphon.snapshot.envelope import Snapshot
 from antiphon.state import AgentState
 from antiphon.storage import InMemoryStorage
 from antiphon.testing import Answer, ScriptedModel
-from antiphon.tools import tool
+from antiphon.tools import AgentTool, tool
 
 
 def user(text):
@@ -307,3 +308,33 @@ def test_what_is_not_json_is_refused_by_its_path():
         agent.take_snapshot(preset="session")
     with pytest.raises(SnapshotException, match=re.escape("app_data.when")):
         agent_with().take_snapshot(preset="session", app_data={"when": object()})
+
+
+class Shelf:
+    """A provider that counts who uses it."""
+
+    def __init__(self) -> None:
+        self.consumers = 0
+
+    async def load_tools(self) -> list[AgentTool]:
+        return []
+
+    def add_consumer(self, consumer_id: object) -> None:
+        self.consumers += 1
+
+    def remove_consumer(self, consumer_id: object) -> None:
+        self.consumers -= 1
+
+
+def test_providers_are_left_when_an_agent_is_cleaned_up_or_forgotten():
+    shelf = Shelf()
+    agent = Agent(ScriptedModel([]), tools=[shelf])
+    assert shelf.consumers == 1
+    agent.cleanup()
+    agent.cleanup()
+    assert shelf.consumers == 0
+    other = Agent(ScriptedModel([]), tools=[shelf])
+    assert shelf.consumers == 1
+    del other
+    gc.collect()
+    assert shelf.consumers == 0

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from antiphon.agent.invocation import Limits
+    from antiphon.agent.live import BidiAgent
     from antiphon.agent.managers import (
         ConversationManager,
         NullConversationManager,
@@ -17,6 +18,7 @@ else:
     _NAMES = {
         "Agent": "antiphon.agent.turns",
         "AgentInput": "antiphon.agent.prompts",
+        "BidiAgent": "antiphon.agent.live",
         "ConversationManager": "antiphon.agent.managers",
         "HostSandbox": "antiphon.agent.sandbox",
         "Limits": "antiphon.agent.invocation",
@@ -36,6 +38,7 @@ else:
 __all__ = [
     "Agent",
     "AgentInput",
+    "BidiAgent",
     "ConversationManager",
     "HostSandbox",
     "Limits",

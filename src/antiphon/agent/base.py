@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any, cast
@@ -100,6 +101,7 @@ class BaseAgent(LocalAgent):
         for provider in [*([session_manager] if session_manager is not None else []), *(hooks or [])]:
             self.hooks.add_hook(provider)
         self.tool_registry = ToolRegistry(tools if tools is not None else ())
+        weakref.finalize(self, self.tool_registry.release)
         self._tool_caller = ToolCaller(
             self,
             self.tool_registry,
@@ -198,6 +200,10 @@ class BaseAgent(LocalAgent):
                 takes synchronous ones only.
         """
         self.hooks.add_callback(event_type, callback, order=order)
+
+    def cleanup(self) -> None:
+        """Tell tool providers that this agent no longer uses them. It happens by itself when the agent is forgotten."""
+        self.tool_registry.release()
 
     # --- messages ---
 

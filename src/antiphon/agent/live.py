@@ -29,7 +29,6 @@ from antiphon.conversation.journal import Journal, OpenCall, recover
 from antiphon.errors import (
     AgentNotStartedError,
     AgentStartedError,
-    ConcurrencyException,
     InvalidInputError,
     InvalidTypeError,
     NotSupportedError,
@@ -356,13 +355,6 @@ class BidiAgent(BaseAgent):
     def _refuse_while_active(self, what: str) -> None:
         if self._call is not None:
             raise AgentStartedError(f"agent started | call stop before {what}")
-
-    def _may_record(self) -> None:
-        if self._call is not None:
-            raise ConcurrencyException(
-                "Direct tool call cannot be recorded while the bidirectional agent is running. "
-                "Pass record_direct_tool_call=False to call the tool without recording it."
-            )
 
     def take_journal(self) -> Journal:
         """What is open beside the committed history, now."""
