@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations
 
 from antiphon.content import ToolSpec
 from antiphon.models.embedded.grammar import Choice, Optional, Part, Phrase
@@ -13,8 +12,6 @@ from antiphon.models.embedded.words import WEEKDAYS, Utterance, name_words, same
 
 _PLEASE = Optional("please")
 _ASKING = frozenset(("get", "show", "find", "list", "check", "tell", "look", "fetch", "read", "what"))
-_MOST_SLOTS_TO_PERMUTE = 3
-_LONGEST_HEAD = 7
 
 _COMMON: tuple[Phrase, ...] = (
     ("hello", Optional("there")),
@@ -73,65 +70,55 @@ def _of_examples(tool: Tool) -> Iterator[Phrase]:
         while index < len(said.words):
             end, name = starts.get(index, (index + 1, ""))
             slot = next((slot for slot in tool.slots if slot.name == name), None)
-            options = _options(slot, tool) if slot is not None else ()
-            parts.append(Choice(name, options) if options else " ".join(said.words[index:end]))
+            value = _value(slot, tool) if slot is not None else ()
+            parts.extend(value or (" ".join(said.words[index:end]),))
             index = end
         yield (*parts, _PLEASE)
 
 
 def _of_names(tool: Tool) -> Iterator[Phrase]:
-    """What the tool's name and the first line of its description ask for, then its slots in any order."""
-    heads = tuple(head for head in _heads(tool) if best_match(Utterance(head), [tool]) is not None)
-    if not heads:
-        return
-    sayable = [slot for slot in tool.slots if _options(slot, tool)]
-    required = [slot for slot in sayable if slot.required]
-    for slots in ([*required, *(slot for slot in sayable if not slot.required)], required):
-        orders = permutations(slots) if len(slots) <= _MOST_SLOTS_TO_PERMUTE else iter([tuple(slots)])
-        for order in orders:
-            parts: list[Part] = [_PLEASE, Choice("ask", heads)]
-            for slot in order:
-                parts.extend(_slot_parts(slot, tool))
-            yield (*parts, _PLEASE)
-    yield (_PLEASE, Choice("ask", heads), _PLEASE)
+    """What the tool's name asks for, then its slots, each once or twice, so that most orders of them are there.
+
+    One phrase with parts that may be left out, and not one for each order: the recogniser's time at the end of a
+    sentence grows with the words of the grammar.
+    """
+    slots = [slot for slot in tool.slots if _value(slot, tool)]
+    tail = [Optional(_slot_parts(slot, tool)) for slot in [*slots, *slots[:-1]]]
+    for head in _heads(tool):
+        yield (_PLEASE, *head, *tail, _PLEASE)
 
 
-def _heads(tool: Tool) -> Iterator[str]:
-    seen: dict[str, None] = {}
+def _heads(tool: Tool) -> Iterator[Phrase]:
     names = name_words(tool.name)
     verb, noun = names[0], names[1:] or names
-    for word in same_meaning(noun[-1]) if len(noun) == 1 else (noun[-1],):
-        thing = " ".join([*noun[:-1], word])
-        article = "an" if thing[0] in "aeiou" else "a"
-        seen.update(dict.fromkeys((thing, f"the {thing}")))
-        if len(names) > 1:
-            for act in same_meaning(verb):
-                seen.update(dict.fromkeys((f"{act} {thing}", f"{act} {article} {thing}", f"{act} the {thing}")))
-        if verb in _ASKING:
-            seen.update(dict.fromkeys(f"{ask} the {thing}" for ask in ("what is", "what's", "how is", "tell me")))
-            seen[f"what is the {thing} like"] = None
-            if not tool.slots:
-                seen[f"what {thing} is it"] = None
+    things = [" ".join([*noun[:-1], word]) for word in (same_meaning(noun[-1]) if len(noun) == 1 else noun[-1:])]
+    # Nouns made of a verb are no orders.
+    acts = [act for act in same_meaning(verb) if len(names) > 1 and not act.endswith(("ing", "ion"))]
+    asks = ["what is", "what's", "how is", "tell me"] if verb in _ASKING else []
+    alone = tuple(thing for thing in things if best_match(Utterance(thing), [tool]) is not None)
+    article = Optional((Choice("article", ("a", "an", "the")),))
+    if acts or asks:
+        yield (Choice("ask", (*acts, *asks)), article, Choice("thing", tuple(things)))
+    if alone:
+        yield (Optional("the"), Choice("thing", alone))
+    if not tool.slots and asks:
+        yield (Choice("ask", tuple(f"what {thing}" for thing in things)), "is it")
     if "alarm" in tool.words:
-        seen.update(dict.fromkeys(("wake me", "wake me up")))
-    words = {word for slot in tool.slots for word in slot.words}
-    if 0 < len(tool.summary.split()) <= _LONGEST_HEAD and not words & set(Utterance(tool.summary).meanings):
-        seen[tool.summary] = None
-    yield from seen
+        yield (Choice("ask", ("wake me",)), Optional("up"))
 
 
 def _of_switches(tool: Tool) -> Iterator[Phrase]:
     """Sentences such as "turn on the kitchen light", for what has a slot for on and off and at most one more."""
-    switch = next((slot for slot in tool.slots if {"on", "off"} <= set(_options(slot, tool))), None)
+    switch = next((slot for slot in tool.slots if {"on", "off"} <= set(_wordings(slot, tool))), None)
     others = [slot for slot in tool.slots if slot is not switch and (slot.required or slot.kind == "choice")]
-    if switch is None or len(others) > 1 or (others and not _options(others[0], tool)):
+    if switch is None or len(others) > 1 or (others and not _value(others[0], tool)):
         return
     noun = name_words(tool.name)[-1]
     things = [*same_meaning(noun), f"{noun}s"]
     thing = Choice("thing", tuple(dict.fromkeys(word for word in things if not word.endswith("ss"))))
     act = Choice("turn", ("turn", "switch", "put"))
     state = Choice(switch.name, ("on", "off"))
-    which: tuple[Part, ...] = (Choice(others[0].name, _options(others[0], tool)),) if others else ()
+    which = _value(others[0], tool) if others else ()
     yield (_PLEASE, act, state, Optional("the"), *which, thing, _PLEASE)
     yield (_PLEASE, act, Optional("the"), *which, thing, state, _PLEASE)
     if which:
@@ -143,7 +130,7 @@ def _of_switches(tool: Tool) -> Iterator[Phrase]:
 def _answers(tool: Tool) -> Iterator[Phrase]:
     """The answers to the questions that a tool leads to."""
     for slot in tool.slots:
-        if slot.required and _options(slot, tool):
+        if slot.required and _value(slot, tool):
             yield (*_slot_parts(slot, tool), _PLEASE)
 
 
@@ -158,27 +145,35 @@ def _slot_parts(slot: Slot, tool: Tool) -> tuple[Part, ...]:
         "number": ("for", "to", name),
         "text": cues(slot),
     }.get(slot.kind, ("for", "for the", "in", "in the", "with", "as", "to the", name, f"with {name}", f"for {name}"))
-    value = Choice(slot.name, _options(slot, tool))
     link: tuple[Part, ...] = (Choice("link", links),) if links else ()
     if slot.kind != "text":  # a free text is known only by the word before it
         link = (Optional(link),) if link else ()
     unit: tuple[Part, ...] = (Optional(name),) if slot.kind == "integer" else ()
-    return (*link, value, *unit)
+    return (*link, *_value(slot, tool), *unit)
 
 
-def _options(slot: Slot, tool: Tool) -> tuple[str, ...]:
-    """The wordings for a slot; none where anything can be said."""
+def _value(slot: Slot, tool: Tool) -> Phrase:
+    """How a value of a slot is said; nothing where anything can be said.
+
+    Numbers and times are put together from parts, although that lets through some that do not exist ("half past
+    noon"): a list of all of them makes the recogniser ten times slower at the end of a sentence.
+    """
+    match slot.kind:
+        case "integer" | "number":
+            return _number(slot)
+        case "hour" | "time":
+            return _time(halves=slot.kind == "time")
+        case _:
+            wordings = _wordings(slot, tool)
+            return (Choice(slot.name, wordings),) if wordings else ()
+
+
+def _wordings(slot: Slot, tool: Tool) -> tuple[str, ...]:
     match slot.kind:
         case "choice":
             return tuple(" ".join(name_words(str(choice.value))) for choice in slot.choices if choice.words)
         case "boolean":
             return ("on", "off")
-        case "integer" | "number":
-            return _numbers(slot)
-        case "hour":
-            return tuple(_times(halves=False))
-        case "time":
-            return tuple(_times(halves=True))
         case "date":
             return ("today", "tomorrow", *WEEKDAYS)
         case "text":
@@ -187,22 +182,27 @@ def _options(slot: Slot, tool: Tool) -> tuple[str, ...]:
             return ()
 
 
-def _numbers(slot: Slot) -> tuple[str, ...]:
+def _number(slot: Slot) -> Phrase:
     least = max(0, int(slot.minimum if slot.minimum is not None else 1))
-    most = min(9999, int(slot.maximum if slot.maximum is not None else 100))
-    values = range(least, most + 1)
-    if len(values) > 101:
-        values = range(least, least + 101)
-    return tuple(spoken_number(value) for value in values)
+    most = int(slot.maximum if slot.maximum is not None else 100)
+    if most < 20:
+        return (Choice(slot.name, tuple(spoken_number(value) for value in range(least, most + 1))),)
+    small = tuple(spoken_number(value) for value in range(min(least, 19), 20))
+    tens = tuple(spoken_number(value) for value in range(20, min(most, 99) + 1, 10))
+    hundreds = (Optional((Choice("hundreds", ("one hundred", "two hundred")),)),) if most > 100 else ()
+    whole = ("one hundred",) if most == 100 else ()
+    return (*hundreds, Choice(slot.name, (*small, *tens, *whole)), Optional((Choice("units", _UNITS),)))
 
 
-def _times(*, halves: bool) -> Iterator[str]:
-    yield from ("noon", "midnight")
-    for hour in range(1, 13):
-        name = spoken_number(hour)
-        yield from (name, f"{name} o'clock", f"{name} in the morning", f"{name} in the evening")
-        if halves:
-            yield from (f"{name} thirty", f"half past {name}", f"quarter past {name}", f"quarter to {name}")
+_UNITS = tuple(spoken_number(value) for value in range(1, 10))
+_HOURS = (*(spoken_number(value) for value in range(1, 13)), "noon", "midnight")
+_AFTER_HOUR = ("o'clock", "in the morning", "in the evening")
+
+
+def _time(*, halves: bool) -> Phrase:
+    after = Optional((Choice("day", (*_AFTER_HOUR, "thirty") if halves else _AFTER_HOUR),))
+    before = (Optional((Choice("past", ("half past", "quarter past", "quarter to")),)),) if halves else ()
+    return (*before, Choice("hour", _HOURS), after)
 
 
 def _texts_of_examples(slot: Slot, tool: Tool) -> tuple[str, ...]:

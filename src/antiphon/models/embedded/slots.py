@@ -94,7 +94,6 @@ class Tool:
         name: As the model must call it.
         words: What the words of its name mean.
         described: What the words of its description mean.
-        summary: The first sentence of its description, in lower case.
         examples: Sentences that call it.
         slots: Its parameters.
     """
@@ -102,7 +101,6 @@ class Tool:
     name: str
     words: tuple[str, ...]
     described: frozenset[str]
-    summary: str
     examples: tuple[str, ...]
     slots: tuple[Slot, ...]
 
@@ -134,7 +132,6 @@ def read_tool(spec: ToolSpec) -> Tool:
         name=spec["name"],
         words=tuple(meaning(word) for word in name_words(spec["name"])),
         described=frozenset(described),
-        summary=" ".join(Utterance(first.split(". ", 1)[0]).words),
         examples=examples,
         slots=tuple(slots),
     )
@@ -278,7 +275,7 @@ def fill(tool: Tool, said: Utterance) -> Filling:
 
 def fill_answer(slot: Slot, said: Utterance) -> tuple[bool, Any]:
     """The value that an answer to a question for one slot gives: whether there is one, and it."""
-    alone = Tool(name="", words=(), described=frozenset(), summary="", examples=(), slots=(slot,))
+    alone = Tool(name="", words=(), described=frozenset(), examples=(), slots=(slot,))
     filling = fill(alone, said)
     if filling.refused:
         return False, None
