@@ -13,16 +13,18 @@ from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import AudioDelta, BidiMessage, Messages, ToolResultBlock, ToolSpec
 from antiphon.errors import ConnectionEndedError, InvalidInputError, MissingExtraError
 from antiphon.events import BidiConnectionStartEvent, OutputEvent
+from antiphon.iothread import run_in_worker
 from antiphon.models.bidi import AudioConfig, BidiModel, ConnectionConfig
 from antiphon.models.embedded.conversation import Conversation
 from antiphon.models.embedded.ears import Ears, Heard, Partial, SpeechStart
-from antiphon.models.embedded.grammar import build_grammar
+from antiphon.models.embedded.grammar import Grammar, build_grammar
 from antiphon.models.embedded.line import Line
 from antiphon.models.embedded.mouth import Mouth, ToneMouth, Voice
 from antiphon.models.embedded.phrases import phrases
 from antiphon.models.embedded.player import Player
 from antiphon.models.embedded.script import Step
 from antiphon.models.embedded.speaker import Speaker
+from antiphon.models.embedded.sphinx import knows_word, require
 from antiphon.models.embedded.vad import SpeechStarted, Vad
 
 
@@ -127,7 +129,7 @@ class EmbeddedBidiModel(BidiModel):
             if self._voiced:
                 self._ears = Ears(
                     sample_rate=self._config["sample_rate"],
-                    grammar=build_grammar(phrases(tools or [])),
+                    grammar=await run_in_worker(_grammar, tools or []),
                     endpoint_ms=self._config["endpoint_ms"],
                 )
                 await self._ears.start()
@@ -187,15 +189,18 @@ class EmbeddedBidiModel(BidiModel):
             self._conversation.truncate(response_id, played_ms)
 
 
+def _grammar(tools: list[ToolSpec]) -> Grammar:
+    # In a thread: the first question for a word reads the dictionary.
+    return build_grammar(phrases(tools), knows=knows_word)
+
+
 def _require_voice() -> None:
     """Make sure that the extra is there.
 
     Raises:
         MissingExtraError: If not.
     """
-    from antiphon.models.embedded import sphinx
-
-    sphinx.require()
+    require()
     Mouth()
 
 

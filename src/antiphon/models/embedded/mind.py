@@ -7,8 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from antiphon.content import Message, Messages, ToolResult, ToolSpec, text_of
-from antiphon.models.embedded import talk
 from antiphon.models.embedded.slots import Filling, Slot, Tool, fill, fill_answer, read_tool
+from antiphon.models.embedded.talk import (
+    GO_ON,
+    REPEAT,
+    STOP,
+    may_be_question,
+    not_understood,
+    plain,
+    question,
+    say_result,
+    small_talk,
+)
 from antiphon.models.embedded.words import GENERIC_VERBS, STOP_WORDS, Utterance
 
 INAUDIBLE = "[inaudible]"
@@ -98,11 +108,11 @@ def _answer(text: str, messages: Messages, tools: Sequence[Tool], depth: int, *,
     if text == INAUDIBLE:
         return Decision(text="I heard you, but I could not make out the words.")
     said = Utterance(text)
-    if not said.words and not talk.plain(text) and not any(character.isalnum() for character in text):
+    if not said.words and not plain(text) and not any(character.isalnum() for character in text):
         return Decision(text="I did not get any words.")
     full = " ".join(word.lower() for word in text.replace("’", "'").split()).strip(" .!?,")
-    plain = talk.plain(text)
-    if talk.STOP.fullmatch(full) or talk.STOP.fullmatch(plain):
+    said_plainly = plain(text)
+    if STOP.fullmatch(full) or STOP.fullmatch(said_plainly):
         return Decision(text="All right.")
     before = messages[:-1]
     asked = _open_question(before, tools, depth)
@@ -113,16 +123,16 @@ def _answer(text: str, messages: Messages, tools: Sequence[Tool], depth: int, *,
     decision = _call(said, tools) if trusted else None
     if decision is not None:
         return decision
-    if talk.GO_ON.fullmatch(full) or talk.GO_ON.fullmatch(plain):
+    if GO_ON.fullmatch(full) or GO_ON.fullmatch(said_plainly):
         return Decision(text=_rest_of_answer(before, tools, depth) or "There is nothing to go on with.")
-    if talk.REPEAT.fullmatch(full) or talk.REPEAT.fullmatch(plain):
+    if REPEAT.fullmatch(full) or REPEAT.fullmatch(said_plainly):
         return Decision(text=_last_words(before) or "I have not said anything yet.")
-    small = talk.small_talk(text, tools)
+    small = small_talk(text, tools)
     if small is not None:
         return Decision(text=small)
     if asked is not None:
-        return Decision(text=f"I did not get that. {talk.question(asked.slot)}", ask=asked)
-    return Decision(text=talk.not_understood(text, tools))
+        return Decision(text=f"I did not get that. {question(asked.slot)}", ask=asked)
+    return Decision(text=not_understood(text, tools))
 
 
 # ---- tools
@@ -239,7 +249,7 @@ def _complete(tool: Tool, values: tuple[dict[str, Any], ...], refused: set[str])
     for slot in tool.slots:
         wrong = slot.name in refused and slot.name not in values[0]
         if wrong or (slot.required and slot.name not in values[0]):
-            return Decision(text=talk.question(slot, refused=wrong), ask=Ask(tool, slot, values))
+            return Decision(text=question(slot, refused=wrong), ask=Ask(tool, slot, values))
     return Decision(calls=tuple((tool.name, each) for each in values))
 
 
@@ -252,7 +262,7 @@ def _open_question(messages: Messages, tools: Sequence[Tool], depth: int) -> Ask
         return None
     spoken = _one_line(text_of(messages[-1]))
     asked_at = _last_of(messages, "user")
-    if asked_at is None or not spoken:
+    if asked_at is None or not spoken or not may_be_question(spoken):
         return None
     decision = _decide(messages[: asked_at + 1], tools, depth + 1)
     # Who heard only the beginning of a question may know the rest.
@@ -267,9 +277,9 @@ def _take_answer(asked: Ask, said: Utterance, tools: Sequence[Tool]) -> Decision
     found, value = fill_answer(asked.slot, said)
     if not found:
         if asked.slot.name in again.refused or _is_refused(asked.slot, said):
-            return Decision(text=talk.question(asked.slot, refused=True), ask=asked)
+            return Decision(text=question(asked.slot, refused=True), ask=asked)
         return None
-    if asked.slot.kind == "text" and talk.small_talk(said.text, tools) is not None:
+    if asked.slot.kind == "text" and small_talk(said.text, tools) is not None:
         return None
     rest = {name: each for name, each in again.values.items() if name != asked.slot.name}
     values = tuple({**rest, **each, asked.slot.name: value} for each in asked.values)
@@ -315,7 +325,7 @@ def _last_of(messages: Messages, role: str, *, with_text: bool = False) -> int |
 
 def _tell_results(results: Sequence[ToolResult], messages: Messages) -> str:
     names = _names_of_calls(messages[:-1])
-    return " ".join(talk.say_result(result, names.get(result["toolUseId"], "")) for result in results)
+    return " ".join(say_result(result, names.get(result["toolUseId"], "")) for result in results)
 
 
 def _names_of_calls(messages: Sequence[Message]) -> dict[str, str]:

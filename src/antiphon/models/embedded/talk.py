@@ -110,6 +110,27 @@ def story(about: str) -> str:
     )
 
 
+_QUESTIONS = (
+    "Which ",
+    "On or off?",
+    "Yes or no:",
+    "At what ",
+    "On which day?",
+    "For how many ",
+    "What ",
+    "In which city?",
+    "Where?",
+    "It must be between ",
+    "That is not possible.",
+    "I did not get that.",
+)
+
+
+def may_be_question(text: str) -> bool:
+    """Whether a text may be a question of ours, or the beginning of one; cheap."""
+    return any(text.startswith(start) or start.startswith(text) for start in _QUESTIONS)
+
+
 def question(slot: Slot, *, refused: bool = False) -> str:
     """The question for a value that is missing, or that cannot be."""
     words = set(name_words(slot.name))
