@@ -72,6 +72,19 @@ async def test_a_synchronous_save_inside_the_loop_does_not_wait_for_one_that_nee
     assert texts_at_rest(storage) == ["one", "two"]
 
 
+async def test_a_long_save_that_a_synchronous_one_overtook_writes_nothing(manager, storage):
+    agent = LiveAgent(manager, messages=[said(f"message {index}") for index in range(2_000)])
+    saving = start(agent.add("one"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert storage.changes == 0
+    agent.messages.append(said("two"))
+    manager.sync_agent(agent)
+    await saving
+    assert texts_at_rest(storage)[-2:] == ["one", "two"]
+    assert storage.changes == 1
+
+
 async def test_a_save_whose_caller_was_cancelled_is_made_whole_and_the_next_one_follows_it(manager, storage):
     agent = LiveAgent(manager)
     gate = storage.hold()
