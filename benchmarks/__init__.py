@@ -1,0 +1,1 @@
+"""What Antiphon costs, beside a lean target and the peers that are installed: `python -m benchmarks`."""

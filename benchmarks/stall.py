@@ -1,0 +1,101 @@
+"""How long an event loop is held: by a save, most of all.
+
+Standard library only: peers' interpreters run it, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import string
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from benchmarks.child import Numbers
+
+MESSAGES = 10_000
+QUICK_MESSAGES = 500
+TEXT_BYTES = 500
+
+
+class Probe:
+    """Goes round the loop without a pause, and notes the longest time that one round took."""
+
+    def __init__(self) -> None:
+        self._longest = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Probe:
+        self._task = asyncio.create_task(self._run())  # noqa: TID251 - ended at the exit
+        await asyncio.sleep(0.01)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            self._longest = max(self._longest, now - last)
+            last = now
+
+    async def longest_ms(self) -> float:
+        """The longest round since this was asked before; the one that is under way included."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        longest, self._longest = self._longest, 0.0
+        return longest * 1e3
+
+
+def history(count: int) -> list[dict[str, Any]]:
+    """Messages of two people in turn, about 500 bytes each, no two alike."""
+    chance = random.Random(7)
+    words = ["".join(chance.choices(string.ascii_lowercase, k=chance.randint(2, 9))) for _ in range(4000)]
+    messages: list[dict[str, Any]] = []
+    for number in range(count):
+        text = " ".join(chance.choices(words, k=TEXT_BYTES // 6))[:TEXT_BYTES]
+        messages.append({"role": ("user", "assistant")[number % 2], "content": [{"text": text}]})
+    return messages
+
+
+async def stalls(save: Callable[[], Awaitable[None]], *, quick: bool) -> Numbers:
+    """What saves do to the loop they run on.
+
+    A machine with other work interrupts a process now and then for longer than a save holds the loop; so the numbers are
+    medians of many saves, and the first one is what it is.
+
+    Args:
+        save: Adds a message, and returns when it is saved.
+        quick: Whether a few saves are enough.
+    """
+    held: list[float] = []
+    taken: list[float] = []
+    async with Probe() as probe:
+        await probe.longest_ms()
+        await save()
+        first = await probe.longest_ms()
+        for _ in range(3 if quick else 40):
+            await asyncio.sleep(0.005)
+            await probe.longest_ms()
+            begin = time.perf_counter()
+            await save()
+            taken.append(time.perf_counter() - begin)
+            held.append(await probe.longest_ms())
+    # Without the probe, which takes all the CPU there is.
+    cpu = time.process_time()
+    for _ in range(3 if quick else 20):
+        await save()
+    cpu = (time.process_time() - cpu) / (3 if quick else 20)
+    return {
+        "stall_ms": statistics.median(held),
+        "stall_worst_ms": max(held),
+        "first_stall_ms": first,
+        "save_ms": statistics.median(taken) * 1e3,
+        "save_cpu_ms": cpu * 1e3,
+    }

@@ -1,0 +1,9 @@
+"""What `import agents` costs, and the class that talks."""
+
+from __future__ import annotations
+
+from benchmarks.child import main
+from benchmarks.imports import import_cases
+
+if __name__ == "__main__":
+    main(import_cases("import agents", "from agents.realtime import RealtimeRunner"))

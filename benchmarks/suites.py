@@ -1,0 +1,129 @@
+"""The suites. A new one is a value here, and a module for each subject."""
+
+from __future__ import annotations
+
+from benchmarks.figures import Case, Figure, Suite
+
+LIVE = Suite(
+    name="live",
+    title="The loop of a live call, with a model that does nothing (sound in frames of 20 ms)",
+    cases=(
+        Case(
+            name="sound_out",
+            figures=(Figure(key="sound_out_us", label="CPU per output event: sound", unit="µs", target=4.0),),
+        ),
+        Case(
+            name="words_out",
+            figures=(Figure(key="words_out_us", label="CPU per output event: timed words", unit="µs", target=4.0),),
+        ),
+        Case(
+            name="sound_in",
+            figures=(Figure(key="sound_in_us", label="CPU per input frame", unit="µs", target=1.5),),
+        ),
+        Case(
+            name="latency",
+            figures=(
+                Figure(key="latency_p50_us", label="added latency, a frame every 20 ms: p50", unit="µs", target=100.0),
+                Figure(key="latency_p99_us", label="added latency, a frame every 20 ms: p99", unit="µs", target=1000.0),
+            ),
+        ),
+        Case(
+            name="barge_in",
+            figures=(
+                Figure(
+                    key="barge_in_ms",
+                    label="barge-in behind 500 frames, consumer takes 2 ms an event: slowest",
+                    unit="ms",
+                    target=5.0,
+                ),
+            ),
+        ),
+        Case(
+            name="many",
+            figures=(
+                Figure(
+                    key="per_core",
+                    label="conversations per core, 50 frames/s each way",
+                    unit="",
+                    target=1000.0,
+                    at_least=True,
+                ),
+                Figure(key="many_p99_ms", label="added latency with 300 of them: p99", unit="ms", target=5.0),
+            ),
+        ),
+        Case(
+            name="idle",
+            figures=(
+                Figure(key="idle_kib", label="memory per idle conversation (RSS)", unit="KiB", target=16.0),
+                Figure(key="start_ms", label="CPU to start one", unit="ms"),
+            ),
+        ),
+        Case(
+            name="growth",
+            figures=(
+                Figure(
+                    key="growth_kib",
+                    label="growth over a million events (tracemalloc)",
+                    unit="KiB",
+                    target=16.0,
+                ),
+            ),
+        ),
+    ),
+    modules={
+        "antiphon": "benchmarks.subjects.antiphon_live",
+        "lean": "benchmarks.subjects.lean_live",
+        "strands": "benchmarks.subjects.strands_live",
+        "pipecat": "benchmarks.subjects.pipecat_live",
+        "openai_agents": "benchmarks.subjects.openai_agents_live",
+    },
+)
+
+SAVE = Suite(
+    name="save",
+    title="A save of a conversation of 10,000 messages, beside a running event loop (local files)",
+    cases=(
+        Case(
+            name="stall",
+            figures=(
+                Figure(
+                    key="stall_ms", label="longest hold of the loop by a save (median of saves)", unit="ms", target=2.0
+                ),
+                Figure(key="first_stall_ms", label="the same, first save after a restore", unit="ms", target=2.0),
+                Figure(key="save_ms", label="time until one message more is saved (median)", unit="ms"),
+                Figure(key="save_cpu_ms", label="CPU for it, all threads", unit="ms"),
+            ),
+        ),
+    ),
+    modules={"antiphon": "benchmarks.subjects.antiphon_save", "strands": "benchmarks.subjects.strands_save"},
+)
+
+IMPORT = Suite(
+    name="import",
+    title="What an import costs",
+    cases=(
+        Case(
+            name="root",
+            figures=(
+                Figure(key="root_ms", label="import of the package root: CPU", unit="ms", target=100.0),
+                Figure(key="root_modules", label="import of the package root: modules", unit=""),
+            ),
+        ),
+        Case(
+            name="live_agent",
+            figures=(
+                Figure(key="live_agent_ms", label="and of the live agent's class: CPU", unit="ms"),
+                Figure(key="live_agent_modules", label="and of the live agent's class: modules", unit=""),
+                Figure(key="live_agent_mib", label="memory of the process then (RSS)", unit="MiB"),
+            ),
+        ),
+    ),
+    modules={
+        "antiphon": "benchmarks.subjects.antiphon_import",
+        "strands": "benchmarks.subjects.strands_import",
+        "pipecat": "benchmarks.subjects.pipecat_import",
+        "openai_agents": "benchmarks.subjects.openai_agents_import",
+    },
+)
+
+SUITES = {suite.name: suite for suite in (LIVE, SAVE, IMPORT)}

@@ -1,0 +1,92 @@
+"""The table, in Markdown that reads well as plain text."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from benchmarks.child import Numbers
+from benchmarks.figures import Figure, Suite
+from benchmarks.run import Results
+from benchmarks.subject import Subject
+
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+_OURS = "antiphon"
+
+
+def tables(suites: Sequence[Suite], subjects: Sequence[Subject], absent: dict[str, str], results: Results) -> str:
+    """Everything that was measured, what it should be, and how many times as much the others take."""
+    versions = {subject.name: f"{subject.name} {subject.version}".strip() for subject in subjects}
+    parts = [f"{datetime.now(UTC):%Y-%m-%d}, {machine()}. In brackets: times what antiphon has."]
+    for suite in suites:
+        measured = results[suite.name]
+        others = [name for name in measured if name != _OURS]
+        rows = [["", "target", versions.get(_OURS, _OURS), "met", *(versions[name] for name in others)]]
+        for case in suite.cases:
+            for figure in case.figures:
+                if any(figure.key in numbers for numbers in measured.values()):
+                    rows.append(_row(figure, measured.get(_OURS, {}), [measured[name] for name in others]))
+        parts += [f"### {suite.title}", _aligned(rows)]
+    if absent:
+        parts.append("\n".join(f"Skipped: {name}: {reason}" for name, reason in absent.items()))
+    return "\n\n".join(parts)
+
+
+def _row(figure: Figure, ours: Numbers, others: Sequence[Numbers]) -> list[str]:
+    sign = "≥" if figure.at_least else "≤"
+    target = "" if figure.target is None else f"{sign} {number(figure.target)} {figure.unit}".strip()
+    own = ours.get(figure.key)
+    met = None if own is None else figure.met(own)
+    cells = [figure.label, target, _cell(figure, own), "" if met is None else "yes" if met else "**no**"]
+    for numbers in others:
+        value = numbers.get(figure.key)
+        ratio = f" ({number(value / own)}×)" if value is not None and own else ""
+        cells.append(_cell(figure, value) + ratio)
+    return cells
+
+
+def _cell(figure: Figure, value: float | None) -> str:
+    return "" if value is None else f"{number(value)} {figure.unit}".strip()
+
+
+def number(value: float) -> str:
+    """Two or three digits are all that a measurement is worth."""
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 100 else f"{value:.0f}" if size >= 20 and value == round(value) else f"{value:.2g}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    head, *body = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows]
+    rule = "| " + " | ".join("-" * width for width in widths) + " |"
+    return "\n".join([head, rule, *body])
+
+
+def machine() -> str:
+    """The class of machine: no name of it."""
+    processor = platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
+            names = [line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name")]
+            processor = names[0] if names else processor
+    except OSError:
+        pass
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    load = os.getloadavg()[0]
+    return (
+        f"{platform.system()}, {os.cpu_count()} cores of {processor}, {memory:.0f} GiB, "
+        f"{platform.python_implementation()} {platform.python_version()}, load {load:.1f}"
+    )
+
+
+def page_with(page: str, table: str) -> str:
+    """`page` with the table between its two marks.
+
+    Raises:
+        ValueError: If the marks are not there.
+    """
+    if BEGIN not in page or END not in page:
+        raise ValueError(f"the page has no place for the table: put {BEGIN} and {END} into it")
+    return page[: page.index(BEGIN) + len(BEGIN)] + f"\n{table}\n" + page[page.index(END) :]
