@@ -153,7 +153,11 @@ class Saver:
         return SessionSaveError(told, result)
 
     async def _tell(self, agent: LocalAgent, keeper: Keeper, error: Exception) -> None:
-        _log.warning("session %r: save failed (attempt %d)", self.session_id, keeper.failures, exc_info=error)
+        # The traceback once: the attempts that follow tell the same story.
+        traceback = error if keeper.failures == 1 else None
+        _log.warning(
+            "session %r: save failed (attempt %d): %s", self.session_id, keeper.failures, error, exc_info=traceback
+        )
         event: SessionSaveFailedEvent[LocalAgent] = SessionSaveFailedEvent(
             agent=agent, error=error, attempt=keeper.failures
         )
