@@ -147,11 +147,13 @@ class EmbeddedBidiModel(BidiModel):
         task, self._task = self._task, None
         ears, self._ears = self._ears, None
         self._conversation = self._vad = None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-        if ears is not None:
-            await ears.close()
+        try:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        finally:
+            if ears is not None:
+                await ears.close()
 
     async def send(self, content: BidiMessage | AudioDelta, /) -> None:
         if self._line.over:
