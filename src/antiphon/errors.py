@@ -21,6 +21,7 @@ caller may expect one::
     ├── SessionStoreError                        a session store could not do what was asked
     │   ├── SessionConflictError                 another writer moved the session's tip
     │   ├── ContendedError                       others kept changing what was to be written
+    │   │   └── MovedError                       once: the store reads again and plans anew
     │   ├── SnapshotNotFoundError (LookupError)  no row, or no session, of that id
     │   ├── TerminalStatusError                  a settled row was to change its status
     │   ├── StaleEpochError                      a worker whose row was adopted by another
@@ -217,6 +218,13 @@ class ContendedError(SessionStoreError):
 
     status: ClassVar[Status] = "ABORTED"
     remedy = "Try again; have fewer writers rewrite one row."
+
+
+class MovedError(ContendedError):
+    """What was read has changed before it could be written. Nothing was written.
+
+    It passes between a store and its backend: the store reads again, and callers see `ContendedError` at most.
+    """
 
 
 class SnapshotNotFoundError(SessionStoreError, LookupError):

@@ -1,0 +1,219 @@
+"""The whole contract of session stores, over any backend."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from typing import Self, cast
+
+from antiphon.ids import check_id
+from antiphon.store.base import (
+    ANY_TIP,
+    Change,
+    Lease,
+    PruneReport,
+    RedactMessage,
+    RedactPart,
+    SessionPage,
+    SessionSnapshot,
+    SnapshotPage,
+    SnapshotStatus,
+    Tip,
+)
+from antiphon.store.core import StoreCore
+from antiphon.store.export import export_lines, import_rows, parse_export
+from antiphon.store.leases import Ticket
+from antiphon.store.operations import (
+    delete_session,
+    draw_ticket,
+    get,
+    give_back,
+    keep_ticket,
+    keyed,
+    latest,
+    lease_key,
+    lease_of,
+    list_sessions,
+    list_snapshots,
+    prune,
+    query_of,
+    redact,
+    stored_status,
+    sweep,
+)
+from antiphon.store.saving import save
+from antiphon.store.sync import SyncSessionStore
+from antiphon.store.tenants import DEFAULT_TENANT, Prefix, check_tenant, current_tenant
+from antiphon.store.watching import Watcher
+
+_LOOK_S = 1.0
+"""How often a waiting ticket is looked at where nothing tells that it is its turn."""
+
+
+class LineStore:
+    """A session store over a `Backend`: every protocol of `antiphon.store.base`.
+
+    One object serves any number of event loops and threads, and blocks none of them.
+
+    Args:
+        core: The backend with its threads; shared by all views of one store.
+        prefix: The tenant, or a function that gives it for each operation.
+
+    Attributes:
+        sync: The same store for plain code.
+    """
+
+    def __init__(self, core: StoreCore, *, prefix: Prefix = None) -> None:
+        if isinstance(prefix, str):
+            check_tenant(prefix)
+        self._core, self._prefix = core, prefix
+        self.sync = SyncSessionStore(core, prefix)
+
+    def for_tenant(self, tenant: str) -> LineStore:
+        """A view of this store for one tenant, `org-42/user-7` for instance.
+
+        A view of a view that has a tenant lies beneath it: nobody gets out of the tenant that a view was made for.
+
+        Raises:
+            SessionRowError: If it cannot name one.
+        """
+        above = current_tenant(self._prefix)
+        name = check_tenant(tenant)
+        return LineStore(self._core, prefix=name if above == DEFAULT_TENANT else check_tenant(f"{above}/{name}"))
+
+    def close(self) -> None:
+        """Finish what was handed in and let go of files, connections and threads; of all views at once."""
+        self._core.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    async def get_snapshot(self, snapshot_id: str, /) -> SessionSnapshot | None:
+        return await self._core.run(get(self._core, self._tenant(), snapshot_id))
+
+    async def get_latest_snapshot(self, session_id: str, /, *, agent_id: str | None = None) -> SessionSnapshot | None:
+        return await self._core.run(latest(self._core, self._tenant(), session_id, agent_id))
+
+    async def save_snapshot(
+        self, snapshot_id: str, fn: Change, /, *, expected_tip: str | Tip | None = ANY_TIP
+    ) -> SessionSnapshot | None:
+        return await self._core.run(save(self._core.known, self._tenant(), snapshot_id, fn, expected_tip))
+
+    async def get_snapshot_metadata(self, snapshot_id: str, /) -> SessionSnapshot | None:
+        return await self._core.run(get(self._core, self._tenant(), snapshot_id, state=False))
+
+    async def get_latest_snapshot_metadata(
+        self, session_id: str, /, *, agent_id: str | None = None
+    ) -> SessionSnapshot | None:
+        return await self._core.run(latest(self._core, self._tenant(), session_id, agent_id, state=False))
+
+    async def get_snapshot_by_key(self, idempotency_key: str, /) -> SessionSnapshot | None:
+        return await self._core.run(keyed(self._core, self._tenant(), idempotency_key))
+
+    def on_snapshot_status_change(self, snapshot_id: str, /) -> AsyncIterator[SnapshotStatus]:
+        return self._statuses(self._tenant(), snapshot_id)
+
+    async def list_sessions(
+        self,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        status: SnapshotStatus | None = None,
+        agent_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> SessionPage:
+        query = query_of(limit=limit, cursor=cursor, status=status, agent_id=agent_id, since=since, until=until)
+        return await self._core.run(list_sessions(self._core, self._tenant(), query, status))
+
+    async def list_snapshots(
+        self,
+        session_id: str,
+        /,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        status: SnapshotStatus | None = None,
+        agent_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> SnapshotPage:
+        query = query_of(limit=limit, cursor=cursor, status=status, agent_id=agent_id, since=since, until=until)
+        return await self._core.run(list_snapshots(self._core, self._tenant(), session_id, query, status))
+
+    async def delete_session(self, session_id: str, /) -> bool:
+        return await self._core.run(delete_session(self._core, self._tenant(), session_id))
+
+    async def prune(
+        self,
+        session_id: str,
+        /,
+        *,
+        keep: int | None = None,
+        older_than: datetime | None = None,
+        max_bytes: int | None = None,
+    ) -> PruneReport:
+        return await self._core.run(
+            prune(self._tenant(), session_id, keep=keep, older_than=older_than, max_bytes=max_bytes)
+        )
+
+    async def sweep(self, session_id: str | None = None, /, *, grace: float = 0.0) -> int:
+        return await self._core.run(sweep(self._core, self._tenant(), session_id, grace))
+
+    async def export(self, session_id: str, /) -> AsyncIterator[bytes]:
+        for line in await self._core.run(export_lines(self._tenant(), session_id)):
+            yield line
+
+    async def import_(self, lines: Iterable[bytes], /) -> str:
+        return await self._core.run(import_rows(self._core, self._tenant(), parse_export(lines)))
+
+    async def redact(self, session_id: str, message: RedactMessage, /, *, part: RedactPart | None = None) -> int:
+        return await self._core.run(redact(self._core, self._tenant(), session_id, message, part))
+
+    async def acquire_lease(
+        self, session_id: str, /, *, owner: str, ttl: float = 30.0, wait: bool = True
+    ) -> Lease | None:
+        tenant, core = self._tenant(), self._core
+        with Watcher(core.hub, (tenant, lease_key(session_id))) as watcher:
+            ticket, holder = await core.run(draw_ticket(core, tenant, session_id, owner, ttl, keep=wait))
+            if not wait and holder.number != ticket.number:
+                return None
+            try:
+                while holder.number != ticket.number:
+                    await watcher.changed_or(core.clock, min(_LOOK_S, ttl / 3))
+                    ticket, holder = await core.run(keep_ticket(core, tenant, session_id, ticket, ttl))
+            except BaseException:
+                await core.run(give_back(core, tenant, session_id, ticket.number))
+                raise
+            return lease_of(session_id, ticket)
+
+    async def renew_lease(self, lease: Lease, /, *, ttl: float = 30.0) -> Lease:
+        ticket, _ = await self._core.run(
+            keep_ticket(self._core, self._tenant(), lease.session_id, Ticket(lease.ticket, lease.owner, 0), ttl)
+        )
+        return lease_of(lease.session_id, ticket)
+
+    async def release_lease(self, lease: Lease, /) -> None:
+        await self._core.run(give_back(self._core, self._tenant(), lease.session_id, lease.ticket))
+
+    def _tenant(self) -> str:
+        return current_tenant(self._prefix)
+
+    async def _statuses(self, tenant: str, snapshot_id: str) -> AsyncIterator[SnapshotStatus]:
+        check_id("snapshot_id", snapshot_id)
+        with Watcher(
+            self._core.hub, (tenant, snapshot_id)
+        ) as watcher:  # first of all: what comes after it is not missed
+            last: str | None = None
+            while True:
+                status = await self._core.run(stored_status(tenant, snapshot_id))
+                if status is None:
+                    return
+                if status != last:
+                    last = status
+                    yield cast("SnapshotStatus", status)
+                await watcher.changed()

@@ -1,0 +1,334 @@
+"""What stores do beside saving, as steps: look up, list, remove, redact, and keep queues."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from antiphon.errors import LeaseLostError, SessionRowError
+from antiphon.ids import check_id
+from antiphon.store.backend import Job, Query, Reading, Writing
+from antiphon.store.base import (
+    STATUSES,
+    Lease,
+    PruneReport,
+    RedactMessage,
+    RedactPart,
+    SessionInfo,
+    SessionPage,
+    SessionSnapshot,
+    SnapshotPage,
+    SnapshotStatus,
+    from_microseconds,
+    to_microseconds,
+    with_expiry,
+)
+from antiphon.store.changes import erase_session, prune_session, redact_session, sweep_session
+from antiphon.store.core import Read, Steps, StoreCore, Write
+from antiphon.store.leases import Queue, Ticket, dump
+from antiphon.store.leases import load as load_queue
+from antiphon.store.record import Row
+from antiphon.store.rows import Loaded, check_moment, load
+
+T = TypeVar("T")
+
+_MOST_LISTED = 1000
+
+
+def get(core: StoreCore, tenant: str, snapshot_id: str, *, state: bool = True) -> Steps[SessionSnapshot | None]:
+    """A row by id."""
+    check_id("snapshot_id", snapshot_id)
+    return (yield from _found(core, tenant, lambda view: view.row(snapshot_id), state=state))
+
+
+def latest(
+    core: StoreCore, tenant: str, session_id: str, agent_id: str | None, *, state: bool = True
+) -> Steps[SessionSnapshot | None]:
+    """The newest row of a session, or of one agent in it."""
+    check_id("session_id", session_id)
+    if agent_id is not None:
+        check_id("agent_id", agent_id)
+    return (yield from _found(core, tenant, lambda view: view.latest(session_id, agent_id), state=state))
+
+
+def keyed(core: StoreCore, tenant: str, key: str) -> Steps[SessionSnapshot | None]:
+    """The row that has an idempotency key."""
+
+    def look(view: Reading) -> Row | None:
+        found = view.keyed(key)
+        return None if found is None else view.row(found)
+
+    return (yield from _found(core, tenant, look))
+
+
+def _found(
+    core: StoreCore, tenant: str, look: Callable[[Reading], Row | None], *, state: bool = True
+) -> Steps[SessionSnapshot | None]:
+    def read(view: Reading) -> Loaded | None:
+        row = look(view)
+        return None if row is None else load(view, tenant, row, state=state, known=core.known.get)
+
+    loaded: Loaded | None = yield Read(tenant, read)
+    if loaded is None:
+        return None
+    if loaded.messages is not None:
+        core.known.put(loaded.origin, loaded.messages)
+    return with_expiry(loaded.shown(state=state), core.clock.utc(), core.expires_after)
+
+
+def stored_status(tenant: str, snapshot_id: str) -> Steps[str | None]:
+    """A row's status as it is stored; None when the row is not there."""
+
+    def read(view: Reading) -> str | None:
+        row = view.row(snapshot_id)
+        return None if row is None else row.record.status
+
+    status: str | None = yield Read(tenant, read)
+    return status
+
+
+# Lists
+
+
+def query_of(
+    *,
+    limit: int,
+    cursor: str | None,
+    status: SnapshotStatus | None,
+    agent_id: str | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> Query:
+    """What a list asks for.
+
+    Raises:
+        SessionRowError: If it makes no sense.
+    """
+    if type(limit) is not int or not 1 <= limit <= _MOST_LISTED:
+        raise SessionRowError(f"limit={limit!r} is not from 1 to {_MOST_LISTED}")
+    if status is not None and status not in STATUSES:
+        raise SessionRowError(f"status={status!r} is none of {', '.join(STATUSES)}")
+    return Query(
+        limit=limit,
+        after=None if cursor is None else _from_cursor(cursor),
+        # An expired row is stored as one in flight; which of them have expired, the reader tells.
+        statuses=frozenset()
+        if status is None
+        else frozenset({"pending", "aborting"} if status == "expired" else {status}),
+        agent_id=agent_id,
+        since=check_moment("since", since),
+        until=check_moment("until", until),
+    )
+
+
+def list_sessions(core: StoreCore, tenant: str, query: Query, status: SnapshotStatus | None) -> Steps[SessionPage]:
+    """Sessions by their newest row."""
+
+    def read(view: Reading) -> list[tuple[str, int, Loaded]]:
+        return [
+            (session_id, count, load(view, tenant, row, state=False, known=core.known.get))
+            for session_id, count, row in view.sessions(query)
+        ]
+
+    found: list[tuple[str, int, Loaded]] = yield Read(tenant, read)
+    sessions = [
+        SessionInfo(session_id, count, with_expiry(loaded.shown(state=False), core.clock.utc(), core.expires_after))
+        for session_id, count, loaded in found
+    ]
+    return SessionPage(
+        tuple(session for session in sessions if status is None or session.latest.status == status),
+        _cursor(found[-1][2].row.record.created_at, found[-1][0]) if len(found) == query.limit else None,
+    )
+
+
+def list_snapshots(
+    core: StoreCore, tenant: str, session_id: str, query: Query, status: SnapshotStatus | None
+) -> Steps[SnapshotPage]:
+    """Rows of a session."""
+    check_id("session_id", session_id)
+
+    def read(view: Reading) -> list[Loaded]:
+        return [load(view, tenant, row, state=False, known=core.known.get) for row in view.page(session_id, query)]
+
+    found: list[Loaded] = yield Read(tenant, read)
+    rows = [with_expiry(loaded.shown(state=False), core.clock.utc(), core.expires_after) for loaded in found]
+    return SnapshotPage(
+        tuple(row for row in rows if status is None or row.status == status),
+        _cursor(*found[-1].row.recency) if len(found) == query.limit else None,
+    )
+
+
+def _cursor(created_at: int, id: str) -> str:
+    return urlsafe_b64encode(msgspec.json.encode([created_at, id])).decode("ascii").rstrip("=")
+
+
+def _from_cursor(cursor: str) -> tuple[int, str]:
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=tuple[int, str])
+    except (ValueError, TypeError) as error:
+        raise SessionRowError(f"cursor={cursor!r} is not one that a page gave") from error
+
+
+# Removal
+
+
+def delete_session(core: StoreCore, tenant: str, session_id: str) -> Steps[bool]:
+    """Erase a session."""
+    check_id("session_id", session_id)
+    gone: bool = yield Write(Job(tenant, session_id, lambda tx: erase_session(tx, session_id), scrub=True))
+    core.known.forget()
+    return gone
+
+
+def prune(
+    tenant: str, session_id: str, *, keep: int | None, older_than: datetime | None, max_bytes: int | None
+) -> Steps[PruneReport]:
+    """Remove old rows."""
+    check_id("session_id", session_id)
+    if keep is None and older_than is None and max_bytes is None:
+        raise SessionRowError("prune needs keep=, older_than= or max_bytes=")
+    if keep is not None and (type(keep) is not int or keep < 1):
+        raise SessionRowError(f"keep={keep!r} is not a count of at least 1")
+    if max_bytes is not None and (type(max_bytes) is not int or max_bytes < 0):
+        raise SessionRowError(f"max_bytes={max_bytes!r} is not a number of bytes")
+    moment = check_moment("older_than", older_than)
+    report: PruneReport = yield Write(
+        Job(
+            tenant,
+            session_id,
+            lambda tx: prune_session(tx, session_id, keep=keep, older_than=moment, max_bytes=max_bytes),
+        )
+    )
+    return report
+
+
+def sweep(core: StoreCore, tenant: str, session_id: str | None, grace: float) -> Steps[int]:
+    """Forget what no row holds, in one session or all."""
+    if session_id is not None:
+        check_id("session_id", session_id)
+    before = to_microseconds(core.clock.utc() - timedelta(seconds=grace)) if grace > 0 else None
+    forgotten = 0
+    after: tuple[int, str] | None = None
+    while True:
+        if session_id is not None:
+            sessions = [session_id]
+        else:
+            query = Query(limit=_MOST_LISTED, after=after)
+            page: list[tuple[str, int, Row]] = yield Read(tenant, partial(_page_of_sessions, query=query))
+            sessions = [found for found, _, _ in page]
+            after = (page[-1][2].record.created_at, page[-1][0]) if len(page) == _MOST_LISTED else None
+        for each in sessions:
+            forgotten += yield Write(Job(tenant, each, partial(_sweep, session_id=each, before=before)))
+        if after is None:
+            return forgotten
+
+
+def _page_of_sessions(view: Reading, query: Query) -> list[tuple[str, int, Row]]:
+    return view.sessions(query)
+
+
+def _sweep(tx: Writing, session_id: str, before: int | None) -> int:
+    newest = tx.latest(session_id, None)
+    if newest is None or (before is not None and newest.record.created_at >= before):
+        return 0
+    return sweep_session(tx, session_id)
+
+
+def redact(
+    core: StoreCore, tenant: str, session_id: str, message: RedactMessage, part: RedactPart | None
+) -> Steps[int]:
+    """Replace words wherever a session holds them."""
+    check_id("session_id", session_id)
+    count: int = yield Write(
+        Job(tenant, session_id, lambda tx: redact_session(tx, session_id, message, part), scrub=True)
+    )
+    core.known.forget()  # the old words are not kept in memory either
+    return count
+
+
+# Queues
+
+
+def _lease_name(session_id: str) -> str:
+    return f"lease/{session_id}"
+
+
+def lease_key(session_id: str) -> str:
+    """What watchers of a session's queue wait for: no row has such an id."""
+    return _lease_name(session_id)
+
+
+def _change_queue(
+    core: StoreCore, tenant: str, session_id: str, change: Callable[[Queue, int], tuple[Queue, T]]
+) -> Steps[T]:
+    name = _lease_name(session_id)
+
+    def work(tx: Writing) -> T:
+        now = to_microseconds(core.clock.utc())
+        stored = load_queue(tx.note(name))
+        changed, result = change(stored.at(now), now)
+        if changed != stored:
+            tx.put_note(name, dump(changed))
+        return result
+
+    result: T = yield Write(Job(tenant, session_id, work), wakes=name)
+    return result
+
+
+def draw_ticket(
+    core: StoreCore, tenant: str, session_id: str, owner: str, ttl: float, *, keep: bool
+) -> Steps[tuple[Ticket, Ticket]]:
+    """A ticket, and the one whose turn it is. Unless `keep`, a ticket that would have to wait is not drawn."""
+    check_id("session_id", session_id)
+    if not owner:
+        raise SessionRowError(f"owner={owner!r} is not a name")
+    microseconds = _ttl(ttl)
+
+    def change(queue: Queue, now: int) -> tuple[Queue, tuple[Ticket, Ticket]]:
+        changed, ticket = queue.draw(owner, now + microseconds)
+        holder = changed.holder or ticket
+        return (changed if keep or holder == ticket else queue), (ticket, holder)
+
+    return (yield from _change_queue(core, tenant, session_id, change))
+
+
+def keep_ticket(
+    core: StoreCore, tenant: str, session_id: str, ticket: Ticket, ttl: float
+) -> Steps[tuple[Ticket, Ticket]]:
+    """The ticket with a later end, and the one whose turn it is.
+
+    Raises:
+        LeaseLostError: If the ticket's time was over.
+    """
+    microseconds = _ttl(ttl)
+
+    def change(queue: Queue, now: int) -> tuple[Queue, tuple[Ticket, Ticket] | None]:
+        changed = queue.renew(ticket.number, now + microseconds)
+        renewed, holder = changed.find(ticket.number), changed.holder
+        return changed, None if renewed is None or holder is None else (renewed, holder)
+
+    kept = yield from _change_queue(core, tenant, session_id, change)
+    if kept is None:
+        raise LeaseLostError(session_id, ticket.owner)
+    return kept
+
+
+def give_back(core: StoreCore, tenant: str, session_id: str, number: int) -> Steps[None]:
+    """Remove a ticket."""
+    yield from _change_queue(core, tenant, session_id, lambda queue, _: (queue.leave(number), None))
+
+
+def lease_of(session_id: str, ticket: Ticket) -> Lease:
+    """A ticket whose turn it is, for its owner."""
+    return Lease(session_id, ticket.owner, ticket.number, from_microseconds(ticket.expires_at))
+
+
+def _ttl(seconds: Any) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 10**9:
+        raise SessionRowError(f"ttl={seconds!r} is not a positive number of seconds")
+    return int(seconds * 1_000_000)

@@ -1,0 +1,244 @@
+"""How a row is saved: read, change, find out what is new, and write that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from antiphon.errors import ContendedError, MovedError, StaleEpochError, TerminalStatusError
+from antiphon.ids import check_id, new_uuid7
+from antiphon.jsonable import private_copy
+from antiphon.store.backend import Job, Reading
+from antiphon.store.base import IN_FLIGHT, Change, SessionSnapshot, Tip
+from antiphon.store.changes import Commit
+from antiphon.store.core import KnownRows, Read, Steps, Write
+from antiphon.store.lines import Layout, Piece, lay_out
+from antiphon.store.matching import match
+from antiphon.store.messages import Origin, StoredMessages
+from antiphon.store.record import LARGE_MESSAGE, Row, body
+from antiphon.store.redaction import Masks
+from antiphon.store.rows import Loaded, check_row, listed_messages, load, parts_of, record_of
+
+_TRIES = 200
+_HOPS = 8  # ancestors without messages that are passed over on the way to one that has some
+_ENCODED = 32  # messages encoded between two looks at the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What a save builds on, in one view.
+
+    Attributes:
+        redactions: How many the session has seen.
+        masks: What was redacted; None when nothing was.
+        bases: Rows that may hold most of the list, best first, each with the length of its last line.
+    """
+
+    redactions: int
+    masks: Masks | None
+    bases: tuple[tuple[Row, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Which messages are stored already.
+
+    Attributes:
+        messages: The whole list, redacted where it must be.
+        base: The row that holds the known ones; None when none is known.
+        layout: Where each message goes.
+        length: Of the line that grows.
+    """
+
+    messages: StoredMessages
+    base: Row | None
+    layout: Layout
+    length: int
+
+
+def save(
+    known: KnownRows, tenant: str, snapshot_id: str, fn: Change, expected_tip: str | Tip | None
+) -> Steps[SessionSnapshot | None]:
+    """`SessionStore.save_snapshot`, as steps."""
+    is_minted = not snapshot_id
+    snapshot_id = new_uuid7() if is_minted else check_id("snapshot_id", snapshot_id)
+    if not isinstance(expected_tip, Tip) and expected_tip is not None:
+        check_id("expected_tip", expected_tip)
+    moved: MovedError | None = None
+    for _ in range(_TRIES):
+        try:
+            old = None if is_minted else (yield Read(tenant, lambda view: _load(view, tenant, snapshot_id, known)))
+            return (yield from _save(known, tenant, snapshot_id, old, fn, expected_tip))
+        except MovedError as error:
+            moved = error
+            yield None
+    raise ContendedError(f"snapshot {snapshot_id!r} is still contended after {_TRIES} tries") from moved
+
+
+def _load(view: Reading, tenant: str, snapshot_id: str, known: KnownRows) -> Loaded | None:
+    row = view.row(snapshot_id)
+    return None if row is None else load(view, tenant, row, known=known.get)
+
+
+def _save(
+    known: KnownRows, tenant: str, snapshot_id: str, old: Loaded | None, fn: Change, expected_tip: str | Tip | None
+) -> Steps[SessionSnapshot | None]:
+    given = fn(None if old is None else old.shown())
+    if given is None:
+        return None
+    wanted = check_row(given, snapshot_id, None if old is None else old.row.session_id)
+    session_id = wanted.session_id if old is None else old.row.session_id
+    if old is not None:
+        _guard(old.row, wanted)
+        if old.messages is not None:
+            known.put(old.origin, old.messages)
+    listed = listed_messages(wanted)
+    ground: _Ground = yield Read(tenant, lambda view: _ground(view, session_id, wanted.parent_id, old, listed))
+    if old is not None and old.origin.redactions != ground.redactions:
+        raise MovedError(f"session {session_id!r} was redacted")
+    parts = parts_of(wanted, ground.masks)
+    blobs = dict(parts.blobs)
+    plan = None
+    fresh: list[bytes] = []
+    grown: list[bytes] = []
+    if listed is not None:
+        plan = yield from _plan(known, tenant, listed, ground)
+        fresh = yield from _bodies(plan.messages, plan.layout.fresh, blobs)
+        count = len(plan.messages)
+        grown = yield from _bodies(plan.messages, range(count - plan.layout.grown, count), blobs)
+    commit = Commit(
+        session_id=session_id,
+        snapshot_id=snapshot_id,
+        revision=None if old is None else old.row.revision,
+        base=None if plan is None or plan.base is None else (plan.base.snapshot_id, plan.base.revision),
+        redactions=ground.redactions,
+        expected_tip=expected_tip,
+        record=record_of(wanted, None if plan is None else plan.layout.spans, parts.stored),
+        fresh=fresh,
+        grown=grown,
+        length=0 if plan is None else plan.length,
+        blobs=blobs,
+    )
+    row = yield Write(Job(tenant, session_id, commit.carry_out, None if old else snapshot_id), wakes=snapshot_id)
+    origin = Origin(tenant, snapshot_id, row.revision, ground.redactions)
+    messages = None if plan is None else plan.messages.came_from(origin)
+    if messages is not None:
+        known.put(origin, messages)
+    return Loaded(row, origin, parts.raw, messages).shown()
+
+
+def _guard(old: Row, wanted: SessionSnapshot) -> None:
+    status = wanted.status or "completed"
+    if old.record.status not in IN_FLIGHT and status != old.record.status:
+        raise TerminalStatusError(old.snapshot_id, old.record.status, status)
+    if wanted.epoch < old.record.epoch:
+        raise StaleEpochError(old.snapshot_id, wanted.epoch, old.record.epoch)
+
+
+def _ground(
+    view: Reading,
+    session_id: str,
+    parent_id: str | None,
+    old: Loaded | None,
+    listed: Sequence[Any] | None,
+) -> _Ground:
+    mark = view.mark(session_id)
+    redactions = 0 if mark is None else mark.redactions
+    masks = Masks(mark.salt, view.masks(session_id)) if mark is not None and mark.redactions else None
+    bases: list[Row] = []
+    if listed:
+        seen: set[str] = set()
+
+        def consider(row: Row | None) -> bool:
+            if row is None or row.session_id != session_id or row.snapshot_id in seen:
+                return False
+            seen.add(row.snapshot_id)
+            if row.record.spans:
+                bases.append(row)
+            return bool(row.record.spans)
+
+        if isinstance(listed, StoredMessages) and listed.origin is not None:
+            consider(view.row(listed.origin.snapshot_id))
+        if old is not None:
+            consider(view.row(old.row.snapshot_id))
+        ancestor = parent_id
+        for _ in range(_HOPS):
+            row = None if ancestor is None else view.row(ancestor)
+            if row is None or consider(row):
+                break
+            ancestor = row.record.parent_id
+        if not bases:
+            consider(view.latest(session_id, None))
+    return _Ground(
+        redactions,
+        masks,
+        tuple((row, view.length(session_id, row.record.spans[-1].line)) for row in bases if row.record.spans),
+    )
+
+
+def _plan(
+    known: KnownRows, tenant: str, listed: list[Any] | tuple[Any, ...] | StoredMessages, ground: _Ground
+) -> Steps[_Plan]:
+    for row, length in ground.bases:
+        origin = Origin(tenant, row.snapshot_id, row.revision, ground.redactions)
+        spans = row.record.spans or ()
+        if isinstance(listed, StoredMessages) and listed.origin == origin and listed.known:
+            # The store made these bytes itself and nobody can have changed them.
+            pieces = [Piece(0, listed.known, listed.start)]
+            if len(listed) > listed.known:
+                listed = yield from _masked_tail(listed, ground.masks)
+                pieces.append(Piece(listed.known, len(listed) - listed.known, None))
+            return _Plan(listed, row, lay_out(pieces, spans, length), length)
+    mask = None if ground.masks is None else ground.masks.message
+    is_private = isinstance(listed, StoredMessages)
+    messages = (yield from listed.private()) if isinstance(listed, StoredMessages) else listed
+    for row, length in ground.bases:
+        origin = Origin(tenant, row.snapshot_id, row.revision, ground.redactions)
+        stored = yield from _stored(known, row, origin)
+        copies = yield from stored.private()
+        found = yield from match(messages, copies, path="snapshot.data.messages", mask=mask, is_private=is_private)
+        if any(piece.known is not None for piece in found.pieces):
+            layout = lay_out(found.pieces, row.record.spans or (), length)
+            return _Plan(StoredMessages(None, found.copies), row, layout, length)
+    found = yield from match(messages, [], path="snapshot.data.messages", mask=mask, is_private=is_private)
+    return _Plan(StoredMessages(None, found.copies), None, lay_out(found.pieces, (), None), 0)
+
+
+def _stored(known: KnownRows, row: Row, origin: Origin) -> Steps[StoredMessages]:
+    found = known.get(origin)
+    if found is not None:
+        return found
+    read: StoredMessages = yield Read(origin.tenant, lambda view: _messages_of(view, row, origin))
+    known.put(origin, read)
+    return read
+
+
+def _messages_of(view: Reading, row: Row, origin: Origin) -> StoredMessages:
+    now = view.row(row.snapshot_id)
+    loaded = None if now is None else load(view, origin.tenant, now, known=lambda _: None)
+    if loaded is None or loaded.origin != origin or loaded.messages is None:
+        raise MovedError(f"snapshot {row.snapshot_id!r} has changed")
+    return loaded.messages
+
+
+def _masked_tail(listed: StoredMessages, masks: Masks | None) -> Steps[StoredMessages]:
+    """The same list, with what was appended to stored messages redacted."""
+    if masks is None:
+        return listed
+    tail: list[Any] = []
+    for message in listed[listed.known :]:
+        replaced = masks.message(private_copy(message))
+        tail.append(message if replaced is None else replaced)
+        yield None
+    return listed[: listed.known] + StoredMessages(None, [private_copy(message) for message in tail])
+
+
+def _bodies(messages: StoredMessages, indexes: Sequence[int], blobs: dict[bytes, bytes]) -> Steps[list[bytes]]:
+    """What is stored for these messages."""
+    bodies: list[bytes] = []
+    for count, index in enumerate(indexes, 1):
+        bodies.append(body(messages.raw(index), LARGE_MESSAGE, blobs))
+        if count % _ENCODED == 0:
+            yield None
+    return bodies
