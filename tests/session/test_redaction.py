@@ -168,3 +168,16 @@ async def test_lineage_and_state_of_a_redacted_checkpoint_stay():
     assert after["parent_id"] == first
     before["data"].pop("messages"), after["data"].pop("messages")
     assert json.dumps(before) == json.dumps(after)
+
+
+async def test_a_damaged_checkpoint_is_named_and_does_not_stop_the_others(caplog):
+    storage = InMemoryStorage()
+    manager = SnapshotSessionManager("talk", storage=storage)
+    agent = TurnAgent(manager)
+    await agent.add(SECRET)
+    ids = [await manager.save_snapshot(agent, is_latest=False) for _ in range(3)]
+    key = f"session/talk/scopes/agent/default/snapshots/immutable_history/snapshot_{ids[1]}.json"
+    storage.sync.write(key, b"{")
+    await redact(manager, agent, "sync")
+    assert ids[1] in caplog.text
+    assert all(SECRET.encode() not in storage.sync.read(key) for key in storage.sync.list())

@@ -271,7 +271,7 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
 
         Under every policy. When this returns, the message as it was before is in no blob of the agent: not where it stood
         in the history, nor anywhere else where the very same message stands, nor in an earlier version with the same
-        `tracking_id`.
+        `tracking_id`. A checkpoint that is damaged cannot be searched; it is named in the log.
 
         Args:
             redact_message: The new message. The agent has already put it in place of its latest one.

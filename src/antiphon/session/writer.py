@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from antiphon.jsonable import decode_json, encode_json
 from antiphon.session.layout import AgentKeys
 from antiphon.session.redaction import Redaction, redacted
 from antiphon.storage.base import Storage, blocking, on_helper_loop
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,8 @@ class Writer:
                 try:
                     value = decode_json(data)
                 except ValueError:
-                    continue  # damaged: nothing can be told of it
+                    _log.warning("%s is damaged and could not be redacted: delete it", key)
+                    continue
                 value, changed = redacted(value, list(redactions))
                 if changed:
                     await storage.write(key, encode_json(value))
