@@ -236,9 +236,9 @@ Wake = Callable[[str | None, str | None], None]
 class Backend(Protocol):
     """A place for rows and lines.
 
-    `read` is called on one thread, `write` on another, at the same time; both are called one at a time, save where
-    `blocking` is False: then no thread is used, and the call comes from any. The constructor opens the place or fails (a folder that cannot be made, a
-    foreign or newer schema: `StoreSchemaError`).
+    `read` is called on one thread, `write` on another, at the same time; both are called one at a time. Where `blocking` is
+    False no thread is used, and both may be called from any. The constructor opens the place or fails: a folder that
+    cannot be made, a foreign or newer schema (`StoreSchemaError`).
     """
 
     @property

@@ -165,7 +165,8 @@ def _size(copy: Any) -> float:
     """Roughly how long copying took beside its fixed part: by what is written large in most messages, their text."""
     content: Any = cast("dict[str, Any]", copy).get("content") if isinstance(copy, dict) else None
     spent = 0.0
-    for block in cast("list[Any]", content) if isinstance(content, list) else ():
+    blocks: list[Any] = content if isinstance(content, list) else []
+    for block in blocks:
         text: Any = cast("dict[str, Any]", block).get("text") if isinstance(block, dict) else None
         spent += 4.0 + (len(text) * 0.002 if isinstance(text, str) else 0.0)
     return spent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -80,5 +80,6 @@ def mask_journal(journal: dict[str, Any], mask: Mask) -> dict[str, Any]:
 
 def journal_lines(journal: dict[str, Any]) -> list[Any]:
     """A journal's messages, in the list that it holds; none where it has another shape."""
-    lines: Any = journal.get("lines")
-    return cast("list[Any]", lines) if isinstance(lines, list) else []
+    found: Any = journal.get("lines")
+    lines: list[Any] = found if isinstance(found, list) else []
+    return lines
