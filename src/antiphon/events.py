@@ -7,7 +7,8 @@ sound is bytes (base64 exists only on wires), and every event has a `type` and a
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, cast
 
 import msgspec
 
@@ -48,9 +49,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
     return value
 
 

@@ -190,7 +190,7 @@ async def test_an_error_comes_after_the_events_before_it():
     seen: list[OutputEvent] = []
     with pytest.raises(ModelError, match="broken"):
         async for event in model.receive():
-            seen.append(event)  # noqa: PERF401 - what came before the error is wanted
+            seen.append(event)
     assert len(seen) == 3
     with pytest.raises(ConnectionEndedError):
         await model.send(SOUND)
