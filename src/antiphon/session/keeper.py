@@ -47,6 +47,58 @@ class _Tickets:
         return self.issued if wanted else 0
 
 
+class _Desk:
+    """Where captures are encoded, one at a time: a lock and a ledger for the loop that is running."""
+
+    __slots__ = ("_lock", "_loop", "ledger")
+
+    def __init__(self) -> None:
+        self.ledger = MessageLedger()
+        self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def lock(self) -> asyncio.Lock:
+        """The running loop's lock. Loops that follow one another share the ledger."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._lock.locked():
+                self.ledger = MessageLedger()
+            self._loop, self._lock = loop, asyncio.Lock()
+        return self._lock
+
+
+class _AtRest:
+    """What the storage holds of an agent, as far as its keeper knows.
+
+    Attributes:
+        messages: The history in the latest snapshot; None when it is not the one that the agent's descends from.
+        journal: The journal's bytes; empty when they are not known.
+        journal_open: Whether something is open in it.
+    """
+
+    __slots__ = ("_number", "journal", "journal_open", "messages")
+
+    def __init__(self) -> None:
+        self._number = 0
+        self.messages: Messages | None = []
+        self.journal = b""
+        self.journal_open = False
+
+    def note(self, moment: _Moment, *, latest: bool = False, journal: bool = False) -> None:
+        """Something of `moment` is at rest now, or something newer is."""
+        if moment.number < self._number:
+            return  # a synchronous save overtook it
+        self._number = moment.number
+        if latest:
+            self.messages = moment.messages
+        if journal:
+            self.journal, self.journal_open = moment.journal, not moment.journal_empty
+
+    def needs(self, moment: _Moment) -> bool:
+        """Whether the journal of `moment` says anything new."""
+        return moment.journal != self.journal and (self.journal_open or not moment.journal_empty)
+
+
 class Keeper:
     """Saves one agent: one capture at a time, the newest state, and only what is new of it encoded.
 
@@ -61,7 +113,6 @@ class Keeper:
         retrier: Tries again where saves may fail for a while.
         failures: Saves that failed in a row.
         checkpoint_owed: Whether a trigger fired and its checkpoint could not be written yet.
-        journal_open: Whether something is open in the journal at rest.
     """
 
     def __init__(self, writer: Writer, clock: Clock) -> None:
@@ -71,15 +122,11 @@ class Keeper:
         self.retrier = Retrier(clock)
         self.failures = 0
         self.checkpoint_owed = False
-        self.journal_open = False
         self._clock = clock
-        self._numbers, self._noted = itertools.count(1), 0
-        self._ledger = MessageLedger()
-        self._lock = asyncio.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._numbers = itertools.count(1)
+        self._desk = _Desk()
+        self._at_rest = _AtRest()
         self._latest, self._journal = _Tickets(), _Tickets()
-        self._saved: Messages | None = []
-        self._journal_at_rest = b""
         self._redactions: list[Redaction] = []
 
     async def save(
@@ -115,13 +162,13 @@ class Keeper:
             checkpoint = checkpoint or self.checkpoint_owed
             if not checkpoint and latest_ticket <= self._latest.served and journal_ticket <= self._journal.served:
                 return None
-            journal = journal or (latest and self.journal_open)
+            journal = journal or (latest and self._at_rest.journal_open)
             self.checkpoint_owed = self.checkpoint_owed or (checkpoint and owe)
             moment = self._capture(agent)
             latest_covers, journal_covers = self._latest.issued, self._journal.issued
-            for _ in self._ledger.update(moment.messages):
+            for _ in self._desk.ledger.update(moment.messages):
                 await asyncio.sleep(0)
-            encoded, lineage = self._ledger.encoded, moment.lineage
+            encoded, lineage = self._desk.ledger.encoded, moment.lineage
             snapshot_id: str | None = None
             if checkpoint:
                 snapshot_id = new_uuid7()
@@ -130,14 +177,14 @@ class Keeper:
                 await self.writer.write(moment.number, [Blob(key, parts, rewritten=False)])
                 self.lineage = lineage = replace(lineage, parent_id=snapshot_id)
                 self.checkpoint_owed = False
-            if latest or (journal and self._saved != moment.messages):
+            if latest or (journal and self._at_rest.messages != moment.messages):
                 parts = snapshot_parts(moment.rest, encoded, lineage, moment.mark)
                 await self.writer.write(moment.number, [Blob(self.writer.keys.latest, parts)])
-                self._note(moment, latest=True)
+                self._at_rest.note(moment, latest=True)
                 self._latest.served = latest_covers
             if journal:
                 await self.writer.write(moment.number, self._journal_blob(moment))
-                self._note(moment, journal=True)
+                self._at_rest.note(moment, journal=True)
                 self._journal.served = journal_covers
             self.failures = 0
             return snapshot_id
@@ -160,26 +207,29 @@ class Keeper:
         redactions = self._due(agent)
         async with self.turn():
             moment = self._capture(agent)
-            for _ in self._ledger.update(moment.messages):
+            for _ in self._desk.ledger.update(moment.messages):
                 await asyncio.sleep(0)
-            with self._saving(moment, self._ledger.encoded, journal=self.journal_open) as (number, blobs):
+            with self._saving(moment, self._desk.ledger.encoded, journal=self._at_rest.journal_open) as (number, blobs):
                 await self.writer.redact(number, blobs, redactions)
         self._redactions = [entry for entry in self._redactions if entry not in redactions]
         self.seen.forget(agent.messages)
 
-    def restored(self, lineage: Lineage, saved: Messages | None, journal: bytes | None, *, is_open: bool) -> None:
+    def restored(
+        self, lineage: Lineage, saved: Messages | None, journal: bytes | None, *, is_open: bool | None = None
+    ) -> None:
         """Note what the agent was restored from.
 
         Args:
             lineage: Where its state comes from.
             saved: The history of the latest snapshot at rest; None when it is another one than the agent's.
             journal: The journal at rest, when it is about this history and whole.
-            is_open: Whether something is open in it.
+            is_open: Whether something is open in it; None: as before.
         """
         self.lineage = lineage
         self.failures, self.checkpoint_owed = 0, False
-        self._saved = saved
-        self._journal_at_rest, self.journal_open = journal or b"", is_open
+        self._at_rest.messages, self._at_rest.journal = saved, journal or b""
+        if is_open is not None:
+            self._at_rest.journal_open = is_open
 
     def _due(self, agent: LocalAgent) -> list[Redaction]:
         # Kept until it is done, so that a second call ends what a failed first one began.
@@ -188,7 +238,7 @@ class Keeper:
 
     @contextmanager
     def _blobs_at_once(self, agent: LocalAgent, *, journal: bool) -> Generator[tuple[int, list[Blob]]]:
-        journal = journal or self.journal_open
+        journal = journal or self._at_rest.journal_open
         # A ledger of its own: the other may be in the middle of an update on the loop that this call holds up.
         ledger = MessageLedger()
         moment = self._capture(agent)
@@ -202,18 +252,8 @@ class Keeper:
         parts = snapshot_parts(moment.rest, encoded, moment.lineage, moment.mark)
         blobs = [Blob(self.writer.keys.latest, parts), *(self._journal_blob(moment) if journal else [])]
         yield moment.number, blobs
-        self._note(moment, latest=True, journal=journal)
+        self._at_rest.note(moment, latest=True, journal=journal)
         self.failures = 0
-
-    def _note(self, moment: _Moment, *, latest: bool = False, journal: bool = False) -> None:
-        """Something of `moment` is at rest now, or something newer is."""
-        if moment.number < self._noted:
-            return  # a synchronous save overtook it
-        self._noted = moment.number
-        if latest:
-            self._saved = moment.messages
-        if journal:
-            self._journal_at_rest, self.journal_open = moment.journal, not moment.journal_empty
 
     def _capture(self, agent: LocalAgent) -> _Moment:
         """The agent, now: all of it in one synchronous moment."""
@@ -231,18 +271,8 @@ class Keeper:
         )
 
     def _journal_blob(self, moment: _Moment) -> list[Blob]:
-        if moment.journal == self._journal_at_rest or (moment.journal_empty and not self.journal_open):
-            return []
-        return [Blob(self.writer.keys.journal, [moment.journal])]
+        return [Blob(self.writer.keys.journal, [moment.journal])] if self._at_rest.needs(moment) else []
 
     def turn(self) -> asyncio.Lock:
-        """The lock of the running loop: one capture at a time, and none while the agent is restored.
-
-        Loops that follow one another share the ledger.
-        """
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            if self._lock.locked():
-                self._ledger = MessageLedger()
-            self._loop, self._lock = loop, asyncio.Lock()
-        return self._lock
+        """One capture at a time, and none while the agent is restored."""
+        return self._desk.lock()

@@ -71,7 +71,7 @@ def restore_checkpoint(agent: LocalAgent, keeper: Keeper, snapshot_id: str, data
     _load(agent, stored, key)
     agent.load_journal(Journal(mark=mark))
     # A line of its own: whatever journal is at rest is not about this history.
-    keeper.restored(Lineage(snapshot_id, new_uuid7()), None, None, is_open=keeper.journal_open)
+    keeper.restored(Lineage(snapshot_id, new_uuid7()), None, None)
     keeper.seen.note(agent.messages)
 
 
