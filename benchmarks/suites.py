@@ -87,7 +87,7 @@ SAVE = Suite(
             name="stall",
             figures=(
                 Figure(
-                    key="stall_ms", label="longest hold of the loop by a save (median of saves)", unit="ms", target=2.0
+                    key="stall_ms", label="longest hold of the loop by a save: median of 40", unit="ms", target=2.0
                 ),
                 Figure(key="first_stall_ms", label="the same, first save after a restore", unit="ms", target=2.0),
                 Figure(key="save_ms", label="time until one message more is saved (median)", unit="ms"),
