@@ -381,6 +381,22 @@ async def test_the_model_hears_the_clip_sample_for_sample():
     assert not any(heard[len(whole) :])
 
 
+async def test_a_cancelled_talk_ends_well_although_the_microphone_still_sends():
+    agent = BidiAgent(ScriptedBidiModel())
+    sent = 0
+
+    async def frame():
+        nonlocal sent
+        sent += 1
+        if sent == 10:
+            agent.cancel()
+        await asyncio.sleep(0)
+        return AudioDelta("pcm", {"bytes": bytes(640)})
+
+    await agent.run([frame], [_deaf])
+    assert sent == 10
+
+
 async def _deaf(event):
     pass
 

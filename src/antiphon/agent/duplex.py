@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from antiphon.agent.streams import InputSource, LiveAgent, OutputTarget
 from antiphon.content import BidiAgentInput
-from antiphon.errors import StopError
+from antiphon.errors import AgentStateError, StopError
 from antiphon.events import OutputEvent
 
 
@@ -98,7 +98,10 @@ async def _feed(agent: StartedAgent, source: InputSource) -> None:
             data = await source()
         except StopAsyncIteration:
             return
-        await agent.send(data)
+        try:
+            await agent.send(data)
+        except AgentStateError:
+            return  # the call was ended meanwhile: `receive` says why, if there is more to say
 
 
 async def _play(agent: StartedAgent, outputs: Sequence[OutputTarget], feeding: list[asyncio.Task[None]]) -> None:

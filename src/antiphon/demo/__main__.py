@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.phase is not None:
             return asyncio.run(_phase(chosen))
         return _direct(chosen)
+    except MissingExtraError as error:
+        warn(f"demo: {error} | or run the demo with --text")
+        return _USAGE
     except (AntiphonError, OSError) as error:
         warn(f"demo: {error}")
         return _USAGE
@@ -65,10 +68,7 @@ async def _phase(chosen: argparse.Namespace) -> int:
 def _direct(chosen: argparse.Namespace) -> int:
     clips = None if chosen.text else find_clips(chosen.clips).resolve()
     if clips is not None:
-        try:
-            EmbeddedBidiModel(voice=True)
-        except MissingExtraError as error:
-            raise MissingExtraError(f"{error} | or run the demo with --text") from error
+        EmbeddedBidiModel(voice=True)  # is the extra there?
     folder = Path(tempfile.mkdtemp(prefix="antiphon-demo-")) if chosen.dir is None else chosen.dir.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.audio import duration_ms
-from antiphon.demo.news import Claims, News, read_news
+from antiphon.demo.news import News, read_news
 from antiphon.demo.phases import WORDS_BEFORE_THE_KILL
 from antiphon.demo.screen import Screen
 from antiphon.io.wav_file import read_format
@@ -59,7 +59,6 @@ class Director:
         self._screen = screen
         self._as_json = as_json
         self._colour = colour
-        self._checks = Claims()
         self._claims: list[dict[str, Any]] = []
         self._word = ""
 
@@ -224,7 +223,7 @@ class Director:
             "what was restored is what is in the file, but for 250 ms",
             holds=heard == inside[: len(heard)] and len(heard) >= len(sure),
         )
-        ends = [0.0, *(word["end_ms"] for word in words)]
+        ends: list[float] = [0.0, *(word["end_ms"] for word in words)]
         return max(0.0, ends[len(inside)] - ends[min(len(heard), len(inside))])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import Any, cast
 
 News = dict[str, Any]
 
@@ -37,7 +37,9 @@ def read_news(line: bytes) -> News:
         news: Any = json.loads(line)
     except ValueError:
         news = None
-    return news if isinstance(news, dict) and "what" in news else {"what": "noise", "text": line.decode().rstrip()}
+    if isinstance(news, dict) and "what" in news:
+        return cast("News", news)
+    return {"what": "noise", "text": line.decode(errors="replace").rstrip()}
 
 
 def warn(text: str) -> None:

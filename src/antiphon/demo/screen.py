@@ -134,11 +134,14 @@ def table(figures: dict[str, Any], *, colour: bool) -> str:
         values: list[float] = figures[name]
         return " · ".join(f"{value:,.0f} ms" for value in values) or "not seen"
 
+    spoken = figures["mode"] == "voice"
+    waiting = "   500 ms of it to be sure that the sentence is over" if spoken else ""
+    onset = "   from the first sound of “stop”" if spoken else ""
     rows = [
         ("cold start, process to listening", times("cold_start_ms")),
         ("restore, storage to agent", times("restore_ms")),
-        ("end of speech to first sound", times("end_of_speech_to_first_sound_ms")),
-        ("barge-in to silence", times("barge_in_to_silence_ms")),
+        ("end of speech to first sound", times("end_of_speech_to_first_sound_ms") + waiting),
+        ("barge-in to silence", times("barge_in_to_silence_ms") + onset),
         ("what the kill took of the heard words", f"{figures['heard_words_lost_ms']:,.0f} ms"),
         ("saved", f"{figures['bytes_saved']:,} bytes in {figures['blobs_saved']} files"),
         ("all of it", f"{figures['seconds']:.1f} s"),
