@@ -35,6 +35,7 @@ from antiphon.events import (
     BidiConnectionWarningEvent,
     BidiResponseStopEvent,
     BidiToolUseBlocksEvent,
+    BidiTranscriptDeltaEvent,
     OutputEvent,
     ToolResultMessageEvent,
 )
@@ -248,6 +249,9 @@ class LiveCall:
         """Apply an event of the model. Never waits."""
         if type(event) is BidiAudioDeltaEvent:
             self._take_sound(event)
+            return
+        if type(event) is BidiTranscriptDeltaEvent and self.conversation.goes_on(event):
+            self.lanes.put(event)
             return
         now = self._clock.now()
         match event:

@@ -239,9 +239,8 @@ class Conversation:
             case BidiTranscriptDeltaEvent(role="user"):
                 effects = self._user_words(event, now)
             case BidiTranscriptDeltaEvent():
-                part = self._spoken_line(event.content_id, now).part
-                assert part is not None  # noqa: S101
-                part.add(event.delta, event.words)
+                if not self.goes_on(event):
+                    self._spoken_part(event.content_id, now).add(event.delta, event.words)
                 return effects
             case BidiTranscriptStartEvent(role="user"):
                 self._user_line(event.content_id)
@@ -279,6 +278,18 @@ class Conversation:
             case _:
                 return effects
         return effects + self._settle(now)
+
+    def goes_on(self, event: BidiTranscriptDeltaEvent) -> bool:
+        """Take words of a transcript that has begun and is not complete: the most frequent event beside sound.
+
+        Returns:
+            Whether it was such an event. Then nothing follows from it, not even another time to look again (`due`); else
+            nothing was done, and it is `apply`'s.
+        """
+        if event.role != "assistant" or (part := self._open_spoken_part(event.content_id)) is None:
+            return False
+        part.add(event.delta, event.words)
+        return True
 
     def speech(self, response_id: str, now: float) -> Speech:
         """The response that sound belongs to; an empty id means the current one."""
@@ -509,26 +520,28 @@ class Conversation:
             Emit(BidiTranscriptBlockEvent(transcript=line.text, role="user", content_id=event.content_id)),
         ]
 
-    def _open_part(self, content_id: str, now: float) -> _Line:
+    def _open_part(self, content_id: str, now: float) -> Part:
         speech = self.speech("", now)
         part = Part(content_id)
         speech.parts.append(part)
-        line = _Line("spoken", content_id, speech, part)
-        self._lines.append(line)
-        return line
+        self._lines.append(_Line("spoken", content_id, speech, part))
+        return part
 
-    def _spoken_line(self, content_id: str, now: float) -> _Line:
+    def _open_spoken_part(self, content_id: str) -> Part | None:
         for line in reversed(self._lines):
-            if line.kind == "spoken" and line.key == content_id and line.part is not None and not line.part.stopped:
-                return line
+            part = line.part
+            if part is not None and part.content_id == content_id and not part.stopped:
+                return part
+        return None
+
+    def _spoken_part(self, content_id: str, now: float) -> Part:
         for speech in self._speeches.values():
             if speech.cut and (part := speech.part(content_id)) is not None:
-                return _Line("spoken", content_id, speech, part)  # words of a cut answer: made, never heard
+                return part  # words of a cut answer: made, never heard
         return self._open_part(content_id, now)
 
     def _spoken_stop(self, event: BidiTranscriptStopEvent, now: float) -> Effect:
-        part = self._spoken_line(event.content_id, now).part
-        assert part is not None  # noqa: S101
+        part = self._open_spoken_part(event.content_id) or self._spoken_part(event.content_id, now)
         part.stopped = True
         self._finish_implicit(now)
         return Emit(BidiTranscriptBlockEvent(transcript=part.text, role="assistant", content_id=event.content_id))
