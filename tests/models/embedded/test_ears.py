@@ -90,7 +90,7 @@ def test_a_command_is_understood_word_for_word(listener, number):
 
 
 @pytest.mark.parametrize("voice", ["slt", "rms", "kal16"])
-@pytest.mark.parametrize("text", ["set an alarm for seven o'clock called gym", "turn off the hall lights"])
+@pytest.mark.parametrize("text", ["set an alarm for seven o'clock called work", "turn off the bedroom lights"])
 def test_variants_in_other_voices_are_understood(listener, voice, text, tmp_path):
     (result,) = heard(listener.feed(spoken(text, voice, tmp_path)))
     assert (result.text, result.matched) == (text, True)
@@ -134,7 +134,7 @@ def test_partial_texts_change_each_time(listener):
     assert texts[-1].startswith("what")
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.sampled_from(sorted(SAID)), st.lists(st.integers(0, 120_000), max_size=20))
 def test_how_the_sound_is_sliced_changes_nothing(number, cuts):
     sound = clip(number)
