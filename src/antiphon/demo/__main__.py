@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from antiphon.demo import phases
 from antiphon.demo.director import Director
 from antiphon.demo.lines import find_clips
 from antiphon.demo.news import warn
+from antiphon.demo.phases import branch, draw, first_call, resume
 from antiphon.demo.screen import Screen
 from antiphon.errors import AntiphonError, InvalidInputError, MissingExtraError
 from antiphon.models.embedded.live import EmbeddedBidiModel
@@ -56,13 +56,13 @@ async def _phase(chosen: argparse.Namespace) -> int:
     clips: Path | None = None if chosen.text else chosen.clips
     match chosen.phase:
         case "call":
-            return await phases.first_call(folder, clips)
+            return await first_call(folder, clips)
         case "resume":
-            return await phases.resume(folder, clips)
+            return await resume(folder, clips)
         case "branch":
-            return await phases.branch(folder, clips)
+            return await branch(folder, clips)
         case _:
-            return await phases.draw(folder, chosen.figures, as_json=chosen.json, colour=chosen.colour)
+            return await draw(folder, chosen.figures, as_json=chosen.json, colour=chosen.colour)
 
 
 def _direct(chosen: argparse.Namespace) -> int:

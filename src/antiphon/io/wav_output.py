@@ -57,6 +57,16 @@ class _Track:
         self.full = False  # something of it was dropped, so that nothing after that may be played
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """How sound is played: see `WavOutput`."""
+
+    speed: float
+    frame_ms: float
+    gaps: bool
+    most_ms: float
+
+
 class _Activity:
     """Whether anything goes on in the talk, as far as its events tell."""
 
@@ -121,10 +131,7 @@ class WavOutput:
         self.path = path
         self.lost_ms = 0.0
         self._clock = clock
-        self._speed = speed
-        self._frame_ms = frame_ms
-        self._gaps = gaps
-        self._most_ms = max_queue_s * 1000
+        self._way = _Way(speed=speed, frame_ms=frame_ms, gaps=gaps, most_ms=max_queue_s * 1000)
         self._fixed_rate = sample_rate
         self._speaker: _Speaker | None = None
         self._activity = _Activity()
@@ -139,9 +146,7 @@ class WavOutput:
         if rate is None and isinstance(agent.model, AudioCapable):
             rate = agent.model.get_audio_config().get("output", {}).get("sample_rate")
         file = WavFile(self.path, rate=rate or _DEFAULT_RATE)
-        self._speaker = _Speaker(
-            file, agent, self._clock, speed=self._speed, frame_ms=self._frame_ms, gaps=self._gaps, most_ms=self._most_ms
-        )
+        self._speaker = _Speaker(file, agent, self._clock, self._way)
         self._activity.at = self._clock.now()
         self._speaker.begin()
 
@@ -203,26 +208,13 @@ class WavOutput:
 class _Speaker:
     """The queue of one call, and the task that plays it."""
 
-    def __init__(
-        self,
-        file: WavFile,
-        agent: LiveAgent,
-        clock: Clock,
-        *,
-        speed: float,
-        frame_ms: float,
-        gaps: bool,
-        most_ms: float,
-    ) -> None:
+    def __init__(self, file: WavFile, agent: LiveAgent, clock: Clock, way: _Way) -> None:
         self.file = file
         self.queued_ms = 0.0
         self.silent_since = self._began = clock.now()
         self._agent = agent
         self._clock = clock
-        self._speed = speed
-        self._frame_ms = frame_ms
-        self._gaps = gaps
-        self._most_ms = most_ms
+        self._way = way
         self._queue: deque[tuple[_Track, bytes]] = deque()
         self._tracks: dict[str, _Track] = {}
         self._frame: tuple[_Track, bytes] | None = None
@@ -282,7 +274,7 @@ class _Speaker:
             self._agent.played(response_id, 0.0)
         if track.cut:
             return 0.0
-        if self.queued_ms > self._most_ms:
+        if self.queued_ms > self._way.most_ms:
             # Not the oldest sound and not just this piece: what is heard of an answer must be its beginning, without a hole.
             track.full = True
         if track.full:
@@ -295,7 +287,7 @@ class _Speaker:
         return 0.0
 
     def _put(self, track: _Track, pcm: bytes) -> None:
-        size = bytes_for_ms(self._frame_ms, self.file.rate)
+        size = bytes_for_ms(self._way.frame_ms, self.file.rate)
         for start in range(0, len(pcm), size):
             frame = pcm[start : start + size]
             self._queue.append((track, frame))
@@ -349,7 +341,7 @@ class _Speaker:
             self.queued_ms = max(0.0, self.queued_ms - ms)
             begins = due
             # From the end of the last frame, not from now: lateness must not add up.
-            due += ms / 1000 / self._speed
+            due += ms / 1000 / self._way.speed
             await self._clock.sleep(due - self._clock.now())
             if self._frame is entry:  # else it was cut while it played
                 self._frame = None
@@ -366,10 +358,10 @@ class _Speaker:
 
     def _fill_gap(self, until: float) -> None:
         """Write the silence up to `until`, where silence is wanted."""
-        if not self._gaps:
+        if not self._way.gaps:
             return
-        missing = (until - self._began) * 1000 * self._speed - self.file.ms
-        while missing > self._frame_ms:
+        missing = (until - self._began) * 1000 * self._way.speed - self.file.ms
+        while missing > self._way.frame_ms:
             piece = min(missing, 1000.0)
             self.file.append(silence(piece, self.file.rate))
             missing -= piece
