@@ -129,23 +129,24 @@ class LiveCall:
         try:
             await asyncio.shield(ready)
         except asyncio.CancelledError:
-            self._state.end.set()  # nobody will call stop(): it closes by itself
+            self._state.finish()  # nobody will call stop(): it closes by itself
             raise
 
     async def _supervise(self, open_calls: Sequence[LiveToolCall], ready: asyncio.Future[None]) -> None:
         async with asyncio.TaskGroup() as group:
             self._state.group = group
             try:
-                self.spawn(self._commits.run())
+                self._commits.begin(self.spawn)
                 self.connection.begin()
                 for call in open_calls:
                     if call.waits:
                         self.tools.wait(call)
                 self.tools.start([call for call in open_calls if not call.waits])
                 ready.set_result(None)
-                await self._state.end.wait()
+                await self._state.end
             finally:
                 await self._close()
+                self._commits.end()
                 for task in list(self._state.tasks):
                     task.cancel()
 
@@ -172,7 +173,7 @@ class LiveCall:
 
     def fail(self, error: Exception) -> None:
         """The call cannot go on: `receive()` and `send()` raise `error`."""
-        if self._state.end.is_set():
+        if self._state.end.done():
             self._state.errors.append(error)
             return
         if self.failure is None:
@@ -193,7 +194,7 @@ class LiveCall:
     @property
     def ending(self) -> bool:
         """Whether `stop()` was called."""
-        return self._state.end.is_set()
+        return self._state.end.done()
 
     async def stop(self) -> None:
         """Close everything, always, and report every failure once.
@@ -203,7 +204,7 @@ class LiveCall:
             StopError: When several things did.
         """
         state = self._state
-        state.end.set()
+        state.finish()
         if state.task is None or asyncio.current_task() in state.tasks:
             return  # called by a tool or a hook of this call, which would wait for its own end
         await asyncio.wait({state.task})
@@ -220,7 +221,7 @@ class LiveCall:
 
     async def _close(self) -> None:
         state = self._state
-        state.end.set()
+        state.finish()
         self.lanes.silence()
         self.connection.close_gate(AgentNotStartedError("agent not started | call start before sending"))
         await self.connection.halt()
@@ -334,7 +335,7 @@ class LiveCall:
     def cancel(self, text: str, *, after_current_tools: bool) -> None:
         """End the talk: `receive()` ends after a connection-stop event."""
         state = self._state
-        if state.cancelled or state.end.is_set():
+        if state.cancelled or state.end.done():
             return
         if after_current_tools and self.tools.running:
             state.cancel_after_tools = text
@@ -394,7 +395,7 @@ class LiveCall:
         state = self._state
         if state.cancel_after_tools is not None:
             self.cancel(state.cancel_after_tools, after_current_tools=True)
-        elif not state.cancelled and not state.end.is_set():
+        elif not state.cancelled and not state.end.done():
             self.connection.post(Results({call.id for call in calls}, partial(_told_to_model, calls)))
 
     def _hook_failed(self, error: Exception) -> None:
@@ -490,7 +491,7 @@ class _CallState:
     )
 
     def __init__(self) -> None:
-        self.end = asyncio.Event()
+        self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[None] | None = None
         self.group: asyncio.TaskGroup | None = None
         self.tasks: set[asyncio.Task[None]] = set()
@@ -499,6 +500,11 @@ class _CallState:
         self.cancelled = False
         self.cancel_after_tools: str | None = None
         self.connection_id = ""
+
+    def finish(self) -> None:
+        """Let the call end."""
+        if not self.end.done():
+            self.end.set_result(None)
 
 
 class _JournalTick:

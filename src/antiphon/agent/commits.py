@@ -1,13 +1,14 @@
 """Hooks of a live call, one after the other, away from the loop that applies the model's events.
 
-A slow hook (a save, most often) delays later hooks and whoever asked to wait for it, never the sound.
+A slow hook (a save, most often) delays later hooks and whoever asked to wait for it, never the sound. The task that calls
+them is there while there is something to call.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from antiphon.hooks.registry import BaseHookEvent, HookRegistry
 
@@ -15,14 +16,23 @@ from antiphon.hooks.registry import BaseHookEvent, HookRegistry
 class CommitLane:
     """Hook events in order of posting."""
 
-    __slots__ = ("_hooks", "_on_error", "_queue", "_task", "_waiter")
+    __slots__ = ("_hooks", "_on_error", "_queue", "_spawn", "_task")
 
     def __init__(self, hooks: HookRegistry, on_error: Callable[[Exception], None]) -> None:
         self._hooks = hooks
         self._on_error = on_error
-        self._queue: deque[tuple[BaseHookEvent, asyncio.Future[None] | None]] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._queue: list[tuple[BaseHookEvent, asyncio.Future[None] | None]] = []
+        self._spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]] | None = None
         self._task: asyncio.Task[None] | None = None
+
+    def begin(self, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        """Call listeners from now on, in tasks that `spawn` makes."""
+        self._spawn = spawn
+        self._work()
+
+    def end(self) -> None:
+        """Call nobody any more."""
+        self._spawn = None
 
     def post(self, event: BaseHookEvent, *, wanted: bool = False) -> asyncio.Future[None] | None:
         """Call the listeners of `event` after those of everything posted before.
@@ -62,31 +72,28 @@ class CommitLane:
 
     def _put(self, event: BaseHookEvent, done: asyncio.Future[None] | None) -> None:
         self._queue.append((event, done))
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._work()
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        self._task = asyncio.current_task()
-        while True:
-            while self._queue:
-                # It leaves the queue only when it has run, so that `call` waits for it.
-                event, done = self._queue[0]
-                try:
-                    await self._hooks.invoke_callbacks_async(event)
-                except Exception as error:  # noqa: BLE001 - a listener may raise anything; it goes to whoever waits
-                    if done is None:
-                        self._on_error(error)
-                    elif not done.done():
-                        done.set_exception(error)
-                else:
-                    if done is not None and not done.done():
-                        done.set_result(None)
-                finally:
-                    self._queue.popleft()
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-            self._waiter = None
+    def _work(self) -> None:
+        if self._queue and self._spawn is not None and (self._task is None or self._task.done()):
+            self._task = self._spawn(self._run())
+
+    async def _run(self) -> None:
+        while self._queue:
+            # It leaves the queue only when it has run, so that `call` waits for it.
+            event, done = self._queue[0]
+            try:
+                await self._hooks.invoke_callbacks_async(event)
+            except Exception as error:  # noqa: BLE001 - a listener may raise anything; it goes to whoever waits
+                if done is None:
+                    self._on_error(error)
+                elif not done.done():
+                    done.set_exception(error)
+            else:
+                if done is not None and not done.done():
+                    done.set_result(None)
+            finally:
+                del self._queue[0]
 
 
 class _Nothing(BaseHookEvent):

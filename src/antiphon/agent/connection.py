@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, Protocol
 
@@ -90,8 +89,8 @@ class Connection:
         "_prompt",
         "_reader",
         "_restarting",
+        "_sender",
         "_timer",
-        "_wake",
         "_why",
         "generation",
         "model",
@@ -103,8 +102,8 @@ class Connection:
         self._call = call
         self._clock = clock
         self._prompt = prompt
-        self._outbox: deque[Results | Truncate] = deque()
-        self._wake = asyncio.Event()
+        self._outbox: list[Results | Truncate] = []
+        self._sender: asyncio.Task[None] | None = None  # while something is in the outbox
         self._blocked: asyncio.Event | None = None  # the closed gate, while there is one
         self._why: Exception | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -130,11 +129,7 @@ class Connection:
         self.generation = 1
 
     def begin(self) -> None:
-        """Read, send and watch the time from now on."""
-        self._call.spawn(self._send_outbox())
-        self._attend()
-
-    def _attend(self) -> None:
+        """Read and watch the time from now on."""
         self._reader = self._call.spawn(self._read(self.generation))
         limit = self.model.get_connection_config().get("restart_after_s", 0)
         if limit and limit > 0:
@@ -175,32 +170,31 @@ class Connection:
     # ------------------------------------------------------------------ what goes out by itself
 
     def post(self, item: Results | Truncate) -> None:
-        """Send results, or say what was heard, when the gate is open; in order."""
-        self._outbox.append(item)
-        self._wake.set()
+        """Send results, or say what was heard, when the gate is open; in order. Dropped once it is closed for good."""
+        if self._why is None:
+            self._outbox.append(item)
+            if self._sender is None or self._sender.done():
+                self._sender = self._call.spawn(self._send_outbox())
 
     async def _send_outbox(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._outbox:
-                try:
-                    await self.opened()
-                except Exception:  # noqa: BLE001 - why there is no connection any more is told elsewhere
-                    return
-                item, generation = self._outbox[0], self.generation
-                try:
-                    if isinstance(item, Results):
-                        await self.model.send(item.message_for(generation))
-                    elif isinstance(self.model, Truncatable):
-                        await self.model.truncate(item.response_id, item.played_ms)
-                except Exception as error:
-                    # The connection was lost under it, as the reader will find; or this is the first to see it.
-                    if not await self._replaced(generation):
-                        raise ConnectionEndedError(f"the model refused what was sent: {error}") from error
-                    continue
-                if self._outbox and self._outbox[0] is item:
-                    self._outbox.popleft()
+        while self._outbox:
+            try:
+                await self.opened()
+            except Exception:  # noqa: BLE001 - why there is no connection any more is told elsewhere
+                return
+            item, generation = self._outbox[0], self.generation
+            try:
+                if isinstance(item, Results):
+                    await self.model.send(item.message_for(generation))
+                elif isinstance(self.model, Truncatable):
+                    await self.model.truncate(item.response_id, item.played_ms)
+            except Exception as error:
+                # The connection was lost under it, as the reader will find; or this is the first to see it.
+                if not await self._replaced(generation):
+                    raise ConnectionEndedError(f"the model refused what was sent: {error}") from error
+                continue
+            if self._outbox and self._outbox[0] is item:
+                del self._outbox[0]
 
     async def _replaced(self, generation: int) -> bool:
         waited = 0.0
@@ -281,7 +275,7 @@ class Connection:
             await self._call.after_restart(reason, failure)
             if failure is not None:
                 raise ConnectionEndedError(f"the connection could not be restarted: {failure}") from failure
-            self._attend()
+            self.begin()
             self._open_gate()
         finally:
             self._restarting = False

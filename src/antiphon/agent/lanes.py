@@ -48,7 +48,7 @@ class EventLanes:
         self._control: deque[tuple[int, OutputEvent]] = deque()
         self._number = 0
         self._queued_ms = 0.0
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiters: list[asyncio.Future[None]] = []
         self.attached = False
         self.muted = False
         self.closed = False
@@ -133,7 +133,7 @@ class EventLanes:
 
     def _wake(self) -> None:
         while self._waiters:
-            waiter = self._waiters.popleft()
+            waiter = self._waiters.pop(0)
             if not waiter.done():
                 waiter.set_result(None)
                 return

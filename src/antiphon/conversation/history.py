@@ -7,7 +7,6 @@ line is a committed message. Pure: events, reports and the time go in, effects c
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -215,7 +214,7 @@ class Conversation:
         self.owed = False
         self._prompted = False
         self._number = 0
-        self._lines: deque[_Line] = deque()
+        self._lines: list[_Line] = []
         self._speeches: dict[str, Speech] = {}
         self._late: dict[str, tuple[_Line, Message]] = {}  # inaudible for now; by content id
         self._cuts: dict[Speech, tuple[float, bool]] = {}  # by when to settle it, and whether the sink knows of it
@@ -569,7 +568,7 @@ class Conversation:
         effects: list[Effect] = []
         lines = self._lines
         while lines and lines[0].ready(now):
-            line = lines.popleft()
+            line = lines.pop(0)
             self.mark += 1
             if line.kind == "messages":
                 effects.append(Commit(line.messages))
