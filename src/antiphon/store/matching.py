@@ -15,7 +15,7 @@ from antiphon.store.lines import Piece
 
 # A slice of work in microseconds, as estimated from what was measured on a slow core: an event loop may be kept waiting
 # for 2 ms.
-_SLICE = 800.0
+_SLICE = 500.0
 _COMPARE = 0.6
 _COPY = 12.0
 
@@ -165,8 +165,9 @@ def _size(copy: Any) -> float:
     """Roughly how long copying took beside its fixed part: by what is written large in most messages, their text."""
     content: Any = cast("dict[str, Any]", copy).get("content") if isinstance(copy, dict) else None
     spent = 0.0
-    blocks: list[Any] = content if isinstance(content, list) else []
-    for block in blocks:
+    if not isinstance(content, list):
+        return spent
+    for block in content:  # pyright: ignore[reportUnknownVariableType]
         text: Any = cast("dict[str, Any]", block).get("text") if isinstance(block, dict) else None
         spent += 4.0 + (len(text) * 0.002 if isinstance(text, str) else 0.0)
     return spent

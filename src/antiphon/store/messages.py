@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, overload
 from antiphon.content import Message
 from antiphon.jsonable import decode_json, encode_json, private_copy
 
-_BLOCK = 64  # messages decoded between two looks at the event loop
+_BLOCK = 32  # messages decoded between two looks at the event loop
 
 
 class Origin(NamedTuple):

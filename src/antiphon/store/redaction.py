@@ -81,5 +81,6 @@ def mask_journal(journal: dict[str, Any], mask: Mask) -> dict[str, Any]:
 def journal_lines(journal: dict[str, Any]) -> list[Any]:
     """A journal's messages, in the list that it holds; none where it has another shape."""
     found: Any = journal.get("lines")
-    lines: list[Any] = found if isinstance(found, list) else []
-    return lines
+    if not isinstance(found, list):
+        return []
+    return found  # pyright: ignore[reportUnknownVariableType]
