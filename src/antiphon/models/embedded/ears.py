@@ -16,9 +16,17 @@ from typing import Self
 from antiphon.audio import SAMPLE_BYTES, Frames, Resampler, bytes_for_ms, duration_ms
 from antiphon.errors import AgentStateError, AntiphonError, InvalidInputError, ModelError
 from antiphon.events import Word
-from antiphon.models.embedded import sphinx
 from antiphon.models.embedded.crosscheck import compare
 from antiphon.models.embedded.grammar import Grammar
+from antiphon.models.embedded.sphinx import (
+    FRAMES_PER_SECOND,
+    SAMPLE_RATE,
+    Recogniser,
+    Segment,
+    free_recogniser,
+    grammar_recogniser,
+    require,
+)
 from antiphon.models.embedded.vad import FRAME_MS, SpeechEnded, SpeechStarted, Vad
 
 
@@ -97,7 +105,7 @@ class Listener:
     LONGEST_MS = 30_000
 
     def __init__(self, *, sample_rate: int = 16000, grammar: Grammar | None = None, endpoint_ms: float = 500) -> None:
-        rate = sphinx.SAMPLE_RATE
+        rate = SAMPLE_RATE
         self._vad = Vad(rate, end_ms=endpoint_ms)
         self._resampler = Resampler(sample_rate, rate)
         self._frames = Frames(bytes_for_ms(FRAME_MS, rate))
@@ -135,7 +143,7 @@ class Listener:
             yield from self._follow(event)
 
     def _follow(self, event: SpeechStarted | SpeechEnded) -> Iterator[EarEvent]:
-        at_ms = event.at * 1000 / sphinx.SAMPLE_RATE
+        at_ms = event.at * 1000 / SAMPLE_RATE
         if isinstance(event, SpeechStarted):
             wanted = self._count - int(at_ms - self.BEFORE_MS) // FRAME_MS
             yield from self._open_at(at_ms, list(self._recent)[-wanted:])
@@ -157,9 +165,9 @@ class _Utterance:
     """One utterance at a time, heard by the free recogniser and by the grammar's in step."""
 
     def __init__(self, grammar: Grammar | None) -> None:
-        self._free = sphinx.free_recogniser()
+        self._free = free_recogniser()
         self._grammar = grammar if grammar is not None and grammar.phrases else None
-        self._strict = sphinx.grammar_recogniser(self._grammar.jsgf) if self._grammar is not None else None
+        self._strict = grammar_recogniser(self._grammar.jsgf) if self._grammar is not None else None
         self._start_ms = 0.0
         self._told = ""
         self.frames = 0
@@ -199,11 +207,11 @@ class _Utterance:
         for recogniser in self._recognisers():
             recogniser.close()
 
-    def _recognisers(self) -> list[sphinx.Recogniser]:
+    def _recognisers(self) -> list[Recogniser]:
         return [self._free] if self._strict is None else [self._free, self._strict]
 
-    def _heard(self, segments: tuple[sphinx.Segment, ...], confidence: float, *, matched: bool) -> Heard:
-        frame_ms = 1000 / sphinx.FRAMES_PER_SECOND
+    def _heard(self, segments: tuple[Segment, ...], confidence: float, *, matched: bool) -> Heard:
+        frame_ms = 1000 / FRAMES_PER_SECOND
         words = tuple(
             Word(
                 segment.text,
@@ -216,7 +224,7 @@ class _Utterance:
         return Heard(_text(segments), confidence, words, matched)
 
 
-def _text(segments: tuple[sphinx.Segment, ...]) -> str:
+def _text(segments: tuple[Segment, ...]) -> str:
     return " ".join(segment.text for segment in segments if segment.is_word)
 
 
@@ -254,7 +262,7 @@ class Ears:
             raise InvalidInputError(f"sample_rate={sample_rate!r} is too low for speech: use 8000 or more")
         if endpoint_ms < FRAME_MS:
             raise InvalidInputError(f"endpoint_ms={endpoint_ms!r} is too short: use at least {FRAME_MS}")
-        sphinx.require()
+        require()
         self.sample_rate, self.grammar, self.endpoint_ms = sample_rate, grammar, endpoint_ms
         self.dropped_ms = 0.0
         self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()

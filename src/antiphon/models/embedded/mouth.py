@@ -237,11 +237,13 @@ def _place(text: str, marks: Sequence[_Mark], pcm: bytes, rate: int) -> list[Wor
             last -= 1
         last = last if last > first else limit
         sizes = [sum(character.isalnum() for character in text[slice(*spans[index])]) for index in members]
-        whole, done = max(1, sum(sizes)), 0
+        if not any(sizes):
+            sizes[0] = 1
+        whole, done = sum(sizes), 0
         for index, size in zip(members, sizes, strict=True):
             begin = first + (last - first) * done // whole
             done += size
-            end = first + (last - first) * done // whole if sum(sizes) else last
+            end = first + (last - first) * done // whole
             words.append(Word(text[slice(*spans[index])], end * 1000 / rate, begin * 1000 / rate))
     return words
 

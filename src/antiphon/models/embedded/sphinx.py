@@ -328,6 +328,7 @@ class _Bound:
 
     def _begin(self) -> None:
         self._decoder.set_cmn(_FEATURE_MEAN)
+        # Called superfluous by a DeprecationWarning; without it the level of the noise stays what it was.
         self._decoder.start_stream()
         self._decoder.start_utt()
 
