@@ -94,6 +94,35 @@ async def test_a_plain_function_is_an_input_and_the_talk_goes_on_when_it_has_end
     assert "bidi_transcript_block" in screen.events
 
 
+async def test_a_generator_is_an_input_and_is_closed_when_the_talk_ends():
+    agent, model = agent_for([Until("text", 2), Say("good day")])
+    steps: list[str] = []
+
+    async def typed():
+        try:
+            yield "hello"
+            yield "there"
+            steps.append("asked for more")
+            await asyncio.Event().wait()
+        finally:
+            steps.append("closed")
+
+    await agent.run([typed()], [Screen()])
+    assert [content.content[0].text for content in model.sent] == ["hello", "there"]
+    assert steps == ["asked for more", "closed"]
+
+
+async def test_a_generator_that_is_used_up_ends_the_input_and_not_the_talk():
+    agent, _ = agent_for([Until("text"), Wait(5), Say("late answer")])
+
+    async def typed():
+        yield "hello"
+
+    screen = Screen()
+    await agent.run([typed()], [screen])
+    assert "bidi_transcript_block" in screen.events
+
+
 async def test_the_first_failure_of_a_stream_ends_the_run_as_itself():
     agent, model = agent_for([Until("text"), Say("good day")])
     keyboard, screen = Keyboard("hello"), Screen(fail_on="bidi_audio_start")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
 from antiphon.agent.streams import InputSource, LiveAgent, OutputTarget
@@ -93,9 +94,23 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 async def _feed(agent: StartedAgent, source: InputSource) -> None:
+    if callable(source):
+        await _send_all(agent, source)
+        return
+    iterator = aiter(source)
+    try:
+        await _send_all(agent, partial(anext, iterator))
+    finally:
+        # A generator's own `finally` runs now, and not when somebody collects it.
+        close = getattr(iterator, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _send_all(agent: StartedAgent, take: Callable[[], Awaitable[BidiAgentInput]]) -> None:
     while True:
         try:
-            data = await source()
+            data = await take()
         except StopAsyncIteration:
             return
         try:

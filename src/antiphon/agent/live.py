@@ -332,7 +332,8 @@ class BidiAgent(BaseAgent):
         """Start, connect streams, and return when the talk has ended; everything is stopped then.
 
         Args:
-            inputs: Streams (or async functions) that give input. One that raises `StopAsyncIteration` has ended.
+            inputs: Streams, async functions or async generators that give input. One that ends, or raises
+                `StopAsyncIteration`, has no more; the talk goes on.
             outputs: Streams (or async functions) that take events.
             invocation_state: Shared by reference with tools and hooks.
 

@@ -1,11 +1,12 @@
 """Where a live call's sound and text come from, and where its events go: the contracts behind `BidiAgent.run`.
 
-A stream is an object with `start`, `stop` and `__call__`; a plain async function will do where there is nothing to start.
+A stream is an object with `start`, `stop` and `__call__`. Where there is nothing to start, a plain async function will do, and
+for input also an asynchronous generator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import Any, Protocol, runtime_checkable
 
 from antiphon.content import BidiAgentInput
@@ -69,5 +70,5 @@ class OutputStream(Protocol):
         ...
 
 
-InputSource = InputStream | Callable[[], Awaitable[BidiAgentInput]]
+InputSource = InputStream | Callable[[], Awaitable[BidiAgentInput]] | AsyncIterable[BidiAgentInput]
 OutputTarget = OutputStream | Callable[[OutputEvent], Awaitable[Any]]
