@@ -370,3 +370,28 @@ async def test_the_loop_ending_closes_the_call():
     await asyncio.to_thread(asyncio.run, main())
     assert saved == ["saved"]
     assert not model.connected
+
+
+async def test_the_loop_ending_in_the_middle_of_a_hook_still_closes_the_call():
+    clock = VirtualClock()
+    model = ScriptedBidiModel([Hear("one"), Hear("two"), Hear("three")], clock=clock)
+    agent = BidiAgent(model, clock=clock)
+    began = asyncio.Event()
+    heard: list[str] = []
+
+    async def slow(event: MessageAddedEvent) -> None:
+        began.set()
+        if text_of(event.message) == "one":
+            await asyncio.Event().wait()
+        heard.append(text_of(event.message))
+
+    agent.add_hook(slow)
+    agent.add_hook(lambda event: heard.append("stopped"), BidiAgentStopEvent)
+
+    async def main() -> None:
+        await agent.start()
+        await began.wait()
+
+    await asyncio.wait_for(asyncio.to_thread(asyncio.run, main()), 20)
+    assert heard == ["two", "three", "stopped"]
+    assert not model.connected

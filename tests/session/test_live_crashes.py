@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
@@ -12,10 +13,19 @@ from hypothesis import strategies as st
 from antiphon.agent.live import BidiAgent
 from antiphon.content import text_of
 from antiphon.conversation.repair import problems
-from antiphon.errors import AntiphonError
+from antiphon.errors import AntiphonError, StorageError
 from antiphon.session import SnapshotSessionManager
-from antiphon.storage import InMemoryStorage
-from antiphon.testing import CallTools, FaultStorage, Hear, Say, ScriptedBidiModel, VirtualClock, Wait
+from antiphon.storage import InMemoryStorage, LocalFileStorage
+from antiphon.testing import (
+    CallTools,
+    FaultStorage,
+    Hear,
+    Say,
+    ScriptedBidiModel,
+    UnsyncedFileSystem,
+    VirtualClock,
+    Wait,
+)
 from antiphon.tools import ToolContext, tool
 
 ANSWERS = ["good morning to you", "let me see what there is", "it is done now", "one two three four five six seven"]
@@ -78,7 +88,10 @@ steps = st.lists(
 
 async def live_until_the_power_is_cut(world: World, faults: FaultStorage, script, typed: list[float]) -> None:
     clock = VirtualClock()
-    agent = world.agent(faults, clock, script)
+    try:
+        agent = world.agent(faults, clock, script)
+    except StorageError:
+        return  # there was no power to begin with
 
     async def type_lines() -> None:
         for index, pause in enumerate(typed):
@@ -151,3 +164,30 @@ def test_whatever_write_is_the_last_one_nothing_is_forgotten_and_nothing_is_done
 def _is_repeatable(world: World, call_id: str, script) -> bool:
     names: list[str] = [name for step in script if isinstance(step, CallTools) for name, _ in step.calls]
     return names[int(call_id.removeprefix("call-")) - 1] == "look"
+
+
+@settings(max_examples=60)
+@given(steps, st.lists(st.sampled_from([0.0, 0.3]), min_size=1, max_size=3), st.integers(1, 120), st.randoms())
+def test_what_was_acknowledged_survives_a_power_cut_that_takes_all_unsynced_writes(script, typed, after, chance):
+    with tempfile.TemporaryDirectory() as folder:
+        disk = UnsyncedFileSystem()
+        world = World()
+        agent_storage = _Cuttable(LocalFileStorage(folder, filesystem=disk), disk)
+        disk.cut_power_after(after)
+        asyncio.run(live_until_the_power_is_cut(world, agent_storage, script, typed))
+        disk.crash(chance)
+        spoken = [step.text for step in script if isinstance(step, Say)]
+        check_what_is_known(world, world.agent(LocalFileStorage(folder), VirtualClock(), []), spoken)
+
+
+class _Cuttable:
+    """A storage that knows whether its disk has lost power."""
+
+    def __init__(self, storage: LocalFileStorage, disk: UnsyncedFileSystem) -> None:
+        self.write, self.read, self.delete, self.list = storage.write, storage.read, storage.delete, storage.list
+        self._disk = disk
+
+    @property
+    def off(self) -> bool:
+        """Whether an operation has failed for want of power."""
+        return self._disk.is_cut

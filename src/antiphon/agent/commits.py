@@ -77,6 +77,8 @@ class CommitLane:
     def _work(self) -> None:
         if self._queue and self._spawn is not None and (self._task is None or self._task.done()):
             self._task = self._spawn(self._run())
+            # Cancelled from outside (the loop is torn down), it leaves what is behind it to another one.
+            self._task.add_done_callback(lambda _: self._work())
 
     async def _run(self) -> None:
         while self._queue:
@@ -94,6 +96,8 @@ class CommitLane:
                     done.set_result(None)
             finally:
                 del self._queue[0]
+                if done is not None:
+                    done.cancel()  # has no effect on one that is settled
 
 
 class _Nothing(BaseHookEvent):
