@@ -35,10 +35,18 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A change; the answer is what its work returns. Watchers of `wakes` (None: of all rows) are told afterwards."""
+    """A change; the answer is what its work returns.
+
+    Attributes:
+        job: The change.
+        wakes: Whose watchers are told afterwards: a row's, or those of `EVERY_ROW`; None: nobody's.
+    """
 
     job: Job
     wakes: str | None = None
+
+
+EVERY_ROW = "*"  # not an id: `ids.check_id` lets it pass, but a watcher of such a row is only told more often
 
 
 Steps: TypeAlias = Generator[Read | Write | None, Any, T]
@@ -157,8 +165,9 @@ class StoreCore:
         for ticket, outcome in zip(batch, outcomes, strict=True):
             ticket.outcome = outcome
         for ticket in batch:
-            if ticket.outcome is not None and ticket.outcome.error is None:
-                self.hub.wake(ticket.write.job.tenant, ticket.write.wakes)
+            write = ticket.write
+            if write.wakes is not None and ticket.outcome is not None and ticket.outcome.error is None:
+                self.hub.wake(write.job.tenant, None if write.wakes == EVERY_ROW else write.wakes)
 
 
 class KnownRows:

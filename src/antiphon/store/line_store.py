@@ -41,6 +41,7 @@ from antiphon.store.operations import (
     redact,
     stored_status,
     sweep,
+    whose_turn,
 )
 from antiphon.store.saving import save
 from antiphon.store.sync import SyncSessionStore
@@ -183,9 +184,14 @@ class LineStore:
             if not wait and holder.number != ticket.number:
                 return None
             try:
-                while holder.number != ticket.number:
+                turn: int | None = holder.number
+                renewed = core.clock.now()
+                while turn != ticket.number:
                     await watcher.changed_or(core.clock, min(_LOOK_S, ttl / 3))
-                    ticket, holder = await core.run(keep_ticket(core, tenant, session_id, ticket, ttl))
+                    turn = await core.run(whose_turn(core, tenant, session_id))
+                    if turn == ticket.number or core.clock.now() - renewed >= ttl / 3:
+                        ticket, holder = await core.run(keep_ticket(core, tenant, session_id, ticket, ttl))
+                        turn, renewed = holder.number, core.clock.now()
             except BaseException:
                 await core.run(give_back(core, tenant, session_id, ticket.number))
                 raise

@@ -47,6 +47,7 @@ class MemoryBackend:
 
     def __init__(self) -> None:
         self._tenants: dict[str, _Tenant] = {}
+        self._wakes: list[Wake] = []
         self._lock = threading.RLock()
 
     def read(self, tenant: str, look: Callable[[Reading], T]) -> T:
@@ -54,10 +55,15 @@ class MemoryBackend:
             return look(self._tenant(tenant))
 
     def write(self, jobs: Sequence[Job]) -> list[Outcome]:
-        return one_by_one(self._carry_out, jobs)
+        outcomes = one_by_one(self._carry_out, jobs)
+        for wake in list(self._wakes):  # several stores may share one of these
+            for tenant in {job.tenant for job in jobs}:
+                wake(tenant, None)
+        return outcomes
 
     def watch(self, wake: Wake) -> Callable[[], None]:
-        return _nothing  # nobody else can change anything here
+        self._wakes.append(wake)
+        return lambda: self._wakes.remove(wake)
 
     def close(self) -> None:
         pass
@@ -68,10 +74,6 @@ class MemoryBackend:
 
     def _tenant(self, name: str) -> _Tenant:
         return self._tenants.setdefault(name, _Tenant())
-
-
-def _nothing() -> None:
-    pass
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ from antiphon.store.base import (
     with_expiry,
 )
 from antiphon.store.changes import erase_session, prune_session, redact_session, sweep_session
-from antiphon.store.core import Read, Steps, StoreCore, Write
+from antiphon.store.core import EVERY_ROW, Read, Steps, StoreCore, Write
 from antiphon.store.leases import Queue, Ticket, dump
 from antiphon.store.leases import load as load_queue
 from antiphon.store.record import Row
@@ -180,7 +180,9 @@ def _from_cursor(cursor: str) -> tuple[int, str]:
 def delete_session(core: StoreCore, tenant: str, session_id: str) -> Steps[bool]:
     """Erase a session."""
     check_id("session_id", session_id)
-    gone: bool = yield Write(Job(tenant, session_id, lambda tx: erase_session(tx, session_id), scrub=True))
+    gone: bool = yield Write(
+        Job(tenant, session_id, lambda tx: erase_session(tx, session_id), scrub=True), wakes=EVERY_ROW
+    )
     core.known.forget()
     return gone
 
@@ -202,7 +204,8 @@ def prune(
             tenant,
             session_id,
             lambda tx: prune_session(tx, session_id, keep=keep, older_than=moment, max_bytes=max_bytes),
-        )
+        ),
+        wakes=EVERY_ROW,
     )
     return report
 
@@ -254,19 +257,20 @@ def redact(
 # Queues
 
 
-def _lease_name(session_id: str) -> str:
+def lease_key(session_id: str) -> str:
+    """The note that holds a session's queue, and what watchers of it wait for: no row has such an id."""
     return f"lease/{session_id}"
 
 
-def lease_key(session_id: str) -> str:
-    """What watchers of a session's queue wait for: no row has such an id."""
-    return _lease_name(session_id)
-
-
 def _change_queue(
-    core: StoreCore, tenant: str, session_id: str, change: Callable[[Queue, int], tuple[Queue, T]]
+    core: StoreCore,
+    tenant: str,
+    session_id: str,
+    change: Callable[[Queue, int], tuple[Queue, T]],
+    *,
+    wakes: bool = False,
 ) -> Steps[T]:
-    name = _lease_name(session_id)
+    name = lease_key(session_id)
 
     def work(tx: Writing) -> T:
         now = to_microseconds(core.clock.utc())
@@ -276,7 +280,7 @@ def _change_queue(
             tx.put_note(name, dump(changed))
         return result
 
-    result: T = yield Write(Job(tenant, session_id, work), wakes=name)
+    result: T = yield Write(Job(tenant, session_id, work), wakes=name if wakes else None)
     return result
 
 
@@ -318,9 +322,20 @@ def keep_ticket(
     return kept
 
 
+def whose_turn(core: StoreCore, tenant: str, session_id: str) -> Steps[int | None]:
+    """The number of the ticket whose turn it is. Only looks: a change would wake who waits, and so itself."""
+
+    def read(view: Reading) -> int | None:
+        holder = load_queue(view.note(lease_key(session_id))).at(to_microseconds(core.clock.utc())).holder
+        return None if holder is None else holder.number
+
+    number: int | None = yield Read(tenant, read)
+    return number
+
+
 def give_back(core: StoreCore, tenant: str, session_id: str, number: int) -> Steps[None]:
     """Remove a ticket."""
-    yield from _change_queue(core, tenant, session_id, lambda queue, _: (queue.leave(number), None))
+    yield from _change_queue(core, tenant, session_id, lambda queue, _: (queue.leave(number), None), wakes=True)
 
 
 def lease_of(session_id: str, ticket: Ticket) -> Lease:

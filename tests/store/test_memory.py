@@ -1,0 +1,147 @@
+"""The store in memory against the suite that defines a store, and what all stores over lines have in common."""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
+
+import pytest
+
+from antiphon.clock import Clock
+from antiphon.errors import SessionRowError
+from antiphon.store import InMemorySessionStore, LineStore, SessionStore, open_store
+from antiphon.store.core import StoreCore
+from antiphon.store.memory import MemoryBackend
+from antiphon.testing.store_contract import SessionStoreContract
+from antiphon.testing.store_suite.support import becomes, exact, found, put, row, said, snapshot, words
+
+
+class TestMemory(SessionStoreContract):
+    @pytest.fixture
+    def open_store(self) -> Callable[[], SessionStore]:
+        return InMemorySessionStore
+
+    @pytest.fixture
+    def open_at(self) -> Callable[[Clock], SessionStore]:
+        return lambda clock: InMemorySessionStore(clock=clock)
+
+
+class SlowMemory(MemoryBackend):
+    """Memory behind threads, as if it were a disk."""
+
+    blocking = True
+
+
+class TestTwoStoresOverOneBackendBehindThreads(SessionStoreContract):
+    @pytest.fixture
+    def place(self) -> MemoryBackend:
+        return SlowMemory()
+
+    @pytest.fixture
+    def open_store(self, place: MemoryBackend) -> Callable[[], SessionStore]:
+        return lambda: LineStore(StoreCore(place, name="test"))
+
+    @pytest.fixture
+    def reopen(self, open_store: Callable[[], SessionStore]) -> Callable[[], SessionStore]:
+        return open_store
+
+    @pytest.fixture
+    def open_at(self, place: MemoryBackend) -> Callable[[Clock], SessionStore]:
+        return lambda clock: LineStore(StoreCore(place, name="test", clock=clock))
+
+    @pytest.fixture
+    def scoped(self, store: LineStore) -> Callable[[str], SessionStore]:
+        return lambda name: LineStore(store._core, prefix=lambda: name)
+
+
+CURRENT: ContextVar[str] = ContextVar("CURRENT")
+
+
+async def test_a_prefix_is_read_in_the_context_of_the_caller_when_an_operation_begins():
+    store = InMemorySessionStore(prefix=CURRENT.get)
+
+    async def use(name: str) -> None:
+        CURRENT.set(name)
+        await put(store, "r", row(snapshot=snapshot(said(name))))
+        await asyncio.sleep(0)
+        assert words(await found(store, "r")) == [name]
+        assert store.sync.get_snapshot("r") is not None
+
+    async with asyncio.TaskGroup() as group:
+        for name in ("one", "two/deep", "three"):
+            group.create_task(use(name))
+    with pytest.raises(LookupError):
+        await store.get_snapshot("r")
+    CURRENT.set("")
+    with pytest.raises(SessionRowError):
+        await store.get_snapshot("r")
+
+
+async def test_nobody_gets_out_of_the_tenant_that_a_view_was_made_for():
+    store = InMemorySessionStore()
+    view = store.for_tenant("org-1")
+    await put(view.for_tenant("user"), "r", row())
+    assert await store.for_tenant("org-1/user").get_snapshot("r") is not None
+    assert await store.for_tenant("user").get_snapshot("r") is None
+    with pytest.raises(SessionRowError):
+        view.for_tenant("../org-2")
+
+
+async def test_plain_code_and_coroutines_use_one_store():
+    store = LineStore(StoreCore(SlowMemory(), name="test"))
+    history = said("a")
+    store.sync.save_snapshot("r", becomes(row(snapshot=snapshot(history))))
+    saved = await put(store, "q", row(1, parent_id="r", snapshot=snapshot([*history, *said("b")])))
+    assert exact(store.sync.get_snapshot("q")) == exact(saved) == exact(store.sync.get_latest_snapshot("s"))
+    assert [session.session_id for session in store.sync.list_sessions().sessions] == ["s"]
+    lines = list(store.sync.export("s"))
+    assert store.sync.delete_session("s")
+    assert store.sync.import_(lines) == "s"
+    assert exact(store.sync.get_snapshot("q")) == exact(saved)
+    assert store.sync.prune("s", keep=1).snapshot_ids == ("r",)
+    assert store.sync.sweep() == 0
+    store.close()
+    assert exact(store.sync.get_snapshot("q")) == exact(saved), "it can be used again"
+    store.close()
+
+
+async def test_a_url_names_a_store():
+    store = open_store("memory:", prefix="tenant")
+    await put(store, "r", row())
+    for wrong in ("nothing:here", "no-url", ""):
+        with pytest.raises(SessionRowError):
+            open_store(wrong)
+
+
+async def test_an_ordinary_turn_hands_over_its_own_messages_only():
+    class Counting(MemoryBackend):
+        def __init__(self) -> None:
+            super().__init__()
+            self.handed: list[int] = []
+
+        def write(self, jobs):
+            for job in jobs:
+                commit = getattr(job.work, "__self__", None)
+                self.handed.append(len(commit.fresh) + len(commit.grown))
+            return super().write(jobs)
+
+    backend = Counting()
+    store = LineStore(StoreCore(backend, name="test"))
+    history = said(*(f"m{n}" for n in range(3000)))
+    parent = None
+    for turn in range(20):
+        if turn:
+            history += said(f"q{turn}", f"a{turn}")
+        await put(store, f"r{turn}", row(turn, parent_id=parent, snapshot=snapshot(history)), expected_tip=parent)
+        parent = f"r{turn}"
+    assert backend.handed == [3000] + [2] * 19
+    history[3]["content"][0]["text"] = "edited"
+    await put(store, "edit", row(50, parent_id=parent, snapshot=snapshot(history)))
+    del history[1500]
+    await put(store, "drop", row(51, parent_id="edit", snapshot=snapshot(history)))
+    await put(store, "window", row(52, parent_id="drop", snapshot=snapshot(history[1000:])))
+    read = (await found(store, "window")).snapshot
+    await put(store, "carried", row(53, parent_id="window", snapshot=snapshot(read.data["messages"] + said("x"))))
+    # An edit of the fourth message writes the three before it too: so short a run costs less than a span.
+    assert backend.handed[20:] == [1, 0, 0, 1]
+    for name, count in (("r19", 3038), ("edit", 3038), ("drop", 3037), ("window", 2037), ("carried", 2038)):
+        assert len(words(await found(store, name))) == count
