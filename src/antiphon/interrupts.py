@@ -29,6 +29,14 @@ class Interrupt:
     reason: Any = None
     response: Any = None
 
+    def answer(self, response: Any) -> dict[str, Any]:
+        """A person's answer, as an agent takes it: `agent([question.answer("yes")])`, or `send` of the same list.
+
+        >>> Interrupt("v1:tool_call:t1:x", "sure").answer("yes")
+        {'interruptResponse': {'interruptId': 'v1:tool_call:t1:x', 'response': 'yes'}}
+        """
+        return {"interruptResponse": {"interruptId": self.id, "response": response}}
+
     def to_dict(self) -> dict[str, Any]:
         return {"id": self.id, "name": self.name, "reason": self.reason, "response": self.response}
 
@@ -156,7 +164,8 @@ def interrupt_responses(prompt: object) -> dict[str, Any]:
     """
     if not is_interrupt_response(prompt):
         raise InvalidTypeError(
-            f"prompt_type={type(prompt).__name__} | must resume from interrupt with list of interruptResponse's"
+            f"prompt_type={type(prompt).__name__} | must resume from interrupt with list of interruptResponse's: "
+            "[question.answer(...)] for each in agent.interrupt_state.open()"
         )
     answers: dict[str, Any] = {}
     for block in cast("list[Any]", prompt):
