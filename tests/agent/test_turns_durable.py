@@ -132,7 +132,7 @@ async def test_two_questions_may_be_answered_one_after_the_other():
 async def test_while_a_question_is_open_only_answers_are_taken():
     agent = Agent(ScriptedModel([ASKING, "Done."]), tools=Ledger().tools)
     asked = await agent.invoke_async("Pay")
-    with pytest.raises(InvalidTypeError, match=r"must resume from interrupt .* question\.answer"):
+    with pytest.raises(InvalidTypeError, match=r"must resume from interrupt .*question\.answer"):
         await agent.invoke_async("Hello?")
     with pytest.raises(InterruptError):
         await agent.invoke_async([{"interruptResponse": {"interruptId": "other", "response": "yes"}}])
