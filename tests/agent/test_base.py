@@ -282,7 +282,7 @@ def test_the_list_of_messages_stays_the_same_list():
         Snapshot("agent", "1.0", {"messages": [{"role": "nobody", "content": []}]}, {}),
         Snapshot("agent", "1.0", {"messages": [user("new")], "model_state": None}, {}),
     ],
-    ids=repr,
+    ids=["scope", "schema", "state", "system prompt", "message", "model state"],
 )
 def test_a_snapshot_that_cannot_be_loaded_changes_nothing(snapshot):
     agent = agent_with(messages=[user("kept")], state={"a": 1}, system_prompt="kept")

@@ -60,6 +60,7 @@ async def test_a_limit_below_one_is_an_error(limit, manager):
 @pytest.mark.parametrize(
     "name",
     ["", "latest", "../../x", "018f0000-0000-4000-8000-000000000000", new_uuid7().upper(), new_uuid7() + "\n", 7],
+    ids=["empty", "latest", "path", "version 4", "upper case", "line break", "number"],
 )
 async def test_what_is_no_snapshot_id_is_refused(name, manager):
     agent = LiveAgent(manager)

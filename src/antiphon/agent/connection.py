@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, Protocol
 
-from antiphon.agent.bounded import settle, within
+from antiphon.bounded import settle, within
 from antiphon.clock import Clock
 from antiphon.content import BidiMessage, Message, Messages, ToolSpec
 from antiphon.conversation.history import Truncate

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from antiphon.agent.bounded import settle
+from antiphon.bounded import settle
 from antiphon.clock import Clock
 from antiphon.content import ToolResult, ToolUse, error_result
 from antiphon.conversation.journal import OpenCall

@@ -20,34 +20,6 @@ def pause_after(attempts: int) -> float:
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempts - 1, 10))
 
 
-async def within(clock: Clock, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    """Do `work`, for at most `seconds` of the clock.
-
-    Raises:
-        TimeoutError: If it took longer. It was cancelled then.
-        Exception: What `work` raised.
-    """
-    failed: list[Exception] = []
-
-    async def watched() -> None:
-        try:
-            await work()
-        except Exception as error:  # noqa: BLE001 - handed on below, outside of the task group
-            failed.append(error)
-
-    async with asyncio.TaskGroup() as group:
-        working = group.create_task(watched())
-        timer = group.create_task(clock.sleep(seconds))
-        await asyncio.wait((working, timer), return_when=asyncio.FIRST_COMPLETED)
-        in_time = working.done()
-        working.cancel()
-        timer.cancel()
-    if not in_time:
-        raise TimeoutError(f"not done within {seconds:g} s")
-    if failed:
-        raise failed[0]
-
-
 class Retrier:
     """At most one task at a time that repeats an attempt, with back-off, until it succeeds.
 

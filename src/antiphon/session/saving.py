@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from antiphon.bounded import within
 from antiphon.clock import Clock
 from antiphon.errors import SessionSaveError
 from antiphon.hooks.events import SessionSaveFailedEvent
 from antiphon.local_agent import LocalAgent
 from antiphon.session.health import SaveHealth
 from antiphon.session.keeper import Keeper
-from antiphon.session.retry import pause_after, within
+from antiphon.session.retry import pause_after
 
 STOP_BOUND_S = 5.0
 """How long the end of a call tries to save what could not be saved before."""
@@ -140,7 +141,7 @@ class Saver:
             if deadline is None:
                 await attempt()
             else:
-                await within(self.clock, deadline - self.clock.now(), attempt)
+                await within(self.clock, deadline - self.clock.now(), attempt())
         except Exception as error:  # noqa: BLE001 - whatever a storage raises is told, and tried again
             if isinstance(error, TimeoutError):
                 self.failed(keeper, error)

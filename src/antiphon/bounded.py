@@ -1,4 +1,4 @@
-"""Waiting with a bound that the agent's own clock measures."""
+"""Waiting with a bound that a clock of one's own measures."""
 
 from __future__ import annotations
 
