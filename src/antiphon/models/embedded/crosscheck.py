@@ -8,7 +8,7 @@ how well the sound can be explained at all. The grammar is believed when both ag
 - no word that matters fits the sound much worse than what the free recogniser heard in its place;
 - little was said beside its words.
 
-The bounds were chosen on sentences of four synthetic voices; docs/decisions/0010-voice-extra.md has the table.
+The bounds were chosen on sentences of four synthetic voices; docs/decisions/0007-voice-extra.md has the table.
 """
 
 from __future__ import annotations
