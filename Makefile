@@ -9,13 +9,13 @@ JOBS ?= 2
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check test demo bench docs format clean
+.PHONY: help venv check test demo bench bench-peers docs format clean
 
 help:
 	@echo "make test    check, then run every test"
 	@echo "make check   linter, format, types, generated pages"
 	@echo "make demo    the durable conversation, end to end (ARGS=--text: without sound)"
-	@echo "make bench   the benchmarks"
+	@echo "make bench   the benchmarks (ARGS=--quick: only to see that they run; make bench-peers installs others to compare with)"
 	@echo "make docs    write the generated pages anew"
 	@echo "make format  put the code in the house's format"
 	@echo "make clean   remove what make made"
@@ -39,6 +39,9 @@ demo: venv
 
 bench: venv
 	$(PY) -m benchmarks $(ARGS)
+
+bench-peers: venv
+	$(PY) -m benchmarks.peers $(ARGS)
 
 docs: venv
 	@for page in scripts/*_doc.py; do $(PY) $$page || exit 1; done

@@ -28,13 +28,15 @@ def main() -> None:
     if asked.json:
         print(json.dumps(_plain(suites, subjects, absent, results), indent=1))
         return
-    text = tables(suites, subjects, absent, results)
+    text = tables(suites, subjects, absent, results, quick=asked.quick)
     print(text)
     if asked.page:
         with open(asked.page, encoding="utf-8") as page:
             written = page_with(page.read(), text)
         with open(asked.page, "w", encoding="utf-8") as page:
             page.write(written)
+    if asked.quick:
+        return
     missed = [label for label, met in _verdicts(suites, results) if met is False]
     if missed:
         _say("targets not met: " + "; ".join(missed))

@@ -5,14 +5,22 @@ Standard library only: peers' interpreters run it, too.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
+from typing import Protocol
 
 Numbers = dict[str, float]
-Work = Callable[[bool], "Numbers | Awaitable[Numbers]"]
-"""Does a case, quickly if it is told so, and returns its figures by key."""
+
+
+class Work(Protocol):
+    """Does a case."""
+
+    def __call__(self, *, quick: bool) -> Numbers | Awaitable[Numbers]:
+        """Its figures by key; when it is to be quick, of a little of the same work."""
+        ...
 
 
 def main(cases: Mapping[str, Work]) -> None:
@@ -21,13 +29,8 @@ def main(cases: Mapping[str, Work]) -> None:
     work = cases.get(name)
     numbers: Numbers | None = None
     if work is not None:
-        done = work("--quick" in options)
-        if inspect.isawaitable(done):
-            import asyncio  # here, because what an import costs is measured in this process, too
-
-            numbers = asyncio.run(_outcome(done))
-        else:
-            numbers = done
+        done = work(quick="--quick" in options)
+        numbers = asyncio.run(_outcome(done)) if inspect.isawaitable(done) else done
     print(json.dumps(numbers), flush=True)
 
 

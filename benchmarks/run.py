@@ -18,7 +18,9 @@ Results = dict[str, dict[str, Numbers]]
 _BOUND_S = 600
 
 
-def measure(suite: Suite, subjects: Sequence[Subject], *, only: Sequence[str] | None, quick: bool) -> dict[str, Numbers]:
+def measure(
+    suite: Suite, subjects: Sequence[Subject], *, only: Sequence[str] | None, quick: bool
+) -> dict[str, Numbers]:
     """The figures of each subject.
 
     All do a case before anybody does the next one, so that numbers which are compared were taken close together.

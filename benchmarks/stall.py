@@ -6,6 +6,7 @@ Standard library only: peers' interpreters run it, too.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import statistics
@@ -13,7 +14,7 @@ import string
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.child import Numbers
 
@@ -25,37 +26,57 @@ TEXT_BYTES = 500
 class Probe:
     """Goes round the loop without a pause, and notes the longest time that one round took.
 
-    Time in which the operating system ran other processes instead is not counted, where it tells (Linux).
+    Time in which the operating system ran other processes instead is not counted, where it tells (Linux). Nor are the
+    pauses of Python's garbage collector, which comes when it likes, and takes as long as there are objects in the process;
+    they are noted apart.
     """
 
     def __init__(self) -> None:
         self._longest = 0.0
+        self._collected = 0.0
+        self._longest_collection = 0.0
+        self._collection_began = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Probe:
+    async def __aenter__(self) -> Self:
+        gc.callbacks.append(self._note_collection)
         self._task = asyncio.create_task(self._run())  # noqa: TID251 - ended at the exit
         await asyncio.sleep(0.01)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         assert self._task is not None
+        gc.callbacks.remove(self._note_collection)
         self._task.cancel()
         await asyncio.wait([self._task])
 
+    def _note_collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collection_began = time.thread_time()
+        else:
+            took = time.thread_time() - self._collection_began
+            self._collected += took
+            self._longest_collection = max(self._longest_collection, took)
+
     async def _run(self) -> None:
         with _queued_seconds() as queued:
-            last, last_queued = time.perf_counter(), queued()
+            last = time.perf_counter() - queued() - self._collected
             while True:
                 await asyncio.sleep(0)
-                now, now_queued = time.perf_counter(), queued()
-                self._longest = max(self._longest, now - last - (now_queued - last_queued))
-                last, last_queued = now, now_queued
+                now = time.perf_counter() - queued() - self._collected
+                self._longest = max(self._longest, now - last)
+                last = now
 
     async def longest_ms(self) -> float:
         """The longest round since this was asked before; the one that is under way included."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         longest, self._longest = self._longest, 0.0
+        return longest * 1e3
+
+    def longest_collection_ms(self) -> float:
+        """The longest pause of the garbage collector since this was asked before, in any thread."""
+        longest, self._longest_collection = self._longest_collection, 0.0
         return longest * 1e3
 
 
@@ -98,8 +119,9 @@ async def stalls(save: Callable[[], Awaitable[None]], *, quick: bool) -> Numbers
     taken: list[float] = []
     async with Probe() as probe:
         await probe.longest_ms()
+        probe.longest_collection_ms()
         await save()
-        first = await probe.longest_ms()
+        first, collection = await probe.longest_ms(), probe.longest_collection_ms()
         for _ in range(3 if quick else 40):
             await asyncio.sleep(0.005)
             await probe.longest_ms()
@@ -116,6 +138,7 @@ async def stalls(save: Callable[[], Awaitable[None]], *, quick: bool) -> Numbers
         "stall_ms": statistics.median(held),
         "stall_worst_ms": max(held),
         "first_stall_ms": first,
+        "collection_ms": collection,
         "save_ms": statistics.median(taken) * 1e3,
         "save_cpu_ms": cpu * 1e3,
     }

@@ -69,7 +69,9 @@ def find_subjects(names: Iterable[str]) -> tuple[list[Subject], dict[str, str]]:
             continue
         python = os.environ.get(variable(name)) or os.path.join(folder(name), "bin", "python")
         if not os.path.exists(python):
-            absent[name] = f"not installed: run `make bench-peers`, or name an interpreter that has it in {variable(name)}"
+            absent[name] = (
+                f"not installed: run `make bench-peers`, or name an interpreter that has it in {variable(name)}"
+            )
         elif (version := _version(python, peer.distribution)) is None:
             absent[name] = f"{python} has no {peer.distribution}"
         else:

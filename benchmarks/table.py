@@ -16,29 +16,48 @@ BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 _OURS = "antiphon"
 
 
-def tables(suites: Sequence[Suite], subjects: Sequence[Subject], absent: dict[str, str], results: Results) -> str:
-    """Everything that was measured, what it should be, and how many times as much the others take."""
+def tables(
+    suites: Sequence[Suite],
+    subjects: Sequence[Subject],
+    absent: dict[str, str],
+    results: Results,
+    *,
+    quick: bool = False,
+) -> str:
+    """Everything that was measured, what it should be, and how many times as much the others take.
+
+    Args:
+        suites: Which.
+        subjects: Those that were measured, in the order of the columns.
+        absent: Why the others were not.
+        results: Their figures.
+        quick: Whether the numbers mean nothing.
+    """
     versions = {subject.name: f"{subject.name} {subject.version}".strip() for subject in subjects}
     parts = [f"{datetime.now(UTC):%Y-%m-%d}, {machine()}. In brackets: times what antiphon has."]
+    if quick:
+        parts.append("A quick run, which shows that everything runs. Its numbers mean nothing.")
     for suite in suites:
         measured = results[suite.name]
         others = [name for name in measured if name != _OURS]
         rows = [["", "target", versions.get(_OURS, _OURS), "met", *(versions[name] for name in others)]]
-        for case in suite.cases:
-            for figure in case.figures:
-                if any(figure.key in numbers for numbers in measured.values()):
-                    rows.append(_row(figure, measured.get(_OURS, {}), [measured[name] for name in others]))
+        figures = [figure for case in suite.cases for figure in case.figures]
+        rows += [
+            _row(figure, measured.get(_OURS, {}), [measured[name] for name in others], quick=quick)
+            for figure in figures
+            if any(figure.key in numbers for numbers in measured.values())
+        ]
         parts += [f"### {suite.title}", _aligned(rows)]
     if absent:
         parts.append("\n".join(f"Skipped: {name}: {reason}" for name, reason in absent.items()))
     return "\n\n".join(parts)
 
 
-def _row(figure: Figure, ours: Numbers, others: Sequence[Numbers]) -> list[str]:
+def _row(figure: Figure, ours: Numbers, others: Sequence[Numbers], *, quick: bool) -> list[str]:
     sign = "≥" if figure.at_least else "≤"
     target = "" if figure.target is None else f"{sign} {number(figure.target)} {figure.unit}".strip()
     own = ours.get(figure.key)
-    met = None if own is None else figure.met(own)
+    met = None if own is None or quick else figure.met(own)
     cells = [figure.label, target, _cell(figure, own), "" if met is None else "yes" if met else "**no**"]
     for numbers in others:
         value = numbers.get(figure.key)
@@ -54,12 +73,14 @@ def _cell(figure: Figure, value: float | None) -> str:
 def number(value: float) -> str:
     """Two or three digits are all that a measurement is worth."""
     size = abs(value)
-    return f"{value:,.0f}" if size >= 100 else f"{value:.0f}" if size >= 20 and value == round(value) else f"{value:.2g}"
+    return f"{value:,.0f}" if size >= 10 else f"{value:.1f}".removesuffix(".0") if size >= 1 else f"{value:.2g}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    head, *body = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows]
+    head, *body = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
     rule = "| " + " | ".join("-" * width for width in widths) + " |"
     return "\n".join([head, rule, *body])
 

@@ -131,7 +131,7 @@ class LiveTalk:
         await self.agent.send(self._sound)
 
 
-async def words_out(quick: bool) -> Numbers:
+async def words_out(*, quick: bool) -> Numbers:
     async def say(talk: Talk, words: int) -> None:
         assert isinstance(talk, LiveTalk)
         await talk.speak_words(words)
@@ -139,7 +139,7 @@ async def words_out(quick: bool) -> Numbers:
     return {"words_out_us": await cpu_out(LiveTalk, say, 2_000 if quick else 50_000)}
 
 
-async def growth(quick: bool) -> Numbers:
+async def growth(*, quick: bool) -> Numbers:
     """Sound and words of thousands of answers. The history is the application's to keep: it is emptied on the way."""
     events = 20_000 if quick else 1_000_000
     app, talk = App(), LiveTalk()

@@ -13,7 +13,7 @@ from benchmarks.stall import MESSAGES, QUICK_MESSAGES, history, stalls
 from benchmarks.subjects.antiphon_live import SilentModel
 
 
-async def stall(quick: bool) -> Numbers:
+async def stall(*, quick: bool) -> Numbers:
     with tempfile.TemporaryDirectory() as folder:
 
         def agent(messages: Messages | None) -> BidiAgent:

@@ -1,5 +1,6 @@
-"""A pipeline of Pipecat under the load: three processors that pass frames on (as for recognition, model and voice), and the
-application as the last one (`pipecat-ai`).
+"""A pipeline of Pipecat under the load (`pipecat-ai`).
+
+Three processors pass frames on, as for recognition, model and voice; the application is the last one.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class PipecatTalk:
 
     async def start(self, app: App) -> None:
         pipeline = Pipeline([_Pass(), _Pass(), _Pass(), _Listener(app)])
-        self._worker = PipelineWorker(pipeline, cancel_on_idle_timeout=False, enable_rtvi=False, params=PipelineParams())
+        self._worker = PipelineWorker(
+            pipeline, cancel_on_idle_timeout=False, enable_rtvi=False, params=PipelineParams()
+        )
         started = asyncio.Event()
 
         @self._worker.event_handler("on_pipeline_started")

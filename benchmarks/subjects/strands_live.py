@@ -113,7 +113,7 @@ class StrandsTalk:
         await self._agent.send(self._sound)
 
 
-async def words_out(quick: bool) -> Numbers:
+async def words_out(*, quick: bool) -> Numbers:
     async def say(talk: Talk, words: int) -> None:
         assert isinstance(talk, StrandsTalk)
         await talk.speak_words(words)

@@ -32,7 +32,7 @@ class SilentModel(Model):
         yield {}
 
 
-async def stall(quick: bool) -> Numbers:
+async def stall(*, quick: bool) -> Numbers:
     with tempfile.TemporaryDirectory() as folder:
 
         def manager() -> SnapshotSessionManager:
