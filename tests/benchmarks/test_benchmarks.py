@@ -1,0 +1,102 @@
+"""The benchmarks run, and say what they should. Nothing here depends on how fast anything is."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.figures import Case, Figure, Suite
+from benchmarks.subject import PEERS, ROOT, Subject, find_subjects, variable
+from benchmarks.suites import SUITES
+from benchmarks.table import BEGIN, END, number, page_with, tables
+
+SUITE = Suite(
+    name="suite",
+    title="A suite",
+    cases=(
+        Case(
+            name="case",
+            figures=(
+                Figure(key="cost", label="cost", unit="µs", target=4.0),
+                Figure(key="gain", label="gain", unit="", target=1000.0, at_least=True),
+                Figure(key="other", label="other", unit="ms"),
+                Figure(key="nobody", label="nobody has it", unit="ms"),
+            ),
+        ),
+    ),
+    modules={"antiphon": "a", "peer": "b"},
+)
+SUBJECTS = [Subject(name="antiphon", python="a", version="0.1"), Subject(name="peer", python="b")]
+
+
+def bench(*arguments):
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("suite", SUITES.values(), ids=lambda suite: suite.name)
+def test_a_quick_run_gives_every_figure_of_a_suite(suite):
+    done = bench(suite.name, "--quick", "--json", "--subject", "antiphon", "--subject", "lean")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)["figures"]
+    assert [figure["figure"] for figure in figures] == [one.key for case in suite.cases for one in case.figures]
+    assert all(figure["values"]["antiphon"] >= 0 for figure in figures if figure["figure"] != "growth_kib")
+
+
+def test_an_unknown_suite_is_refused_by_name():
+    done = bench("livee")
+    assert done.returncode == 2
+    assert "no suite 'livee'" in done.stderr
+
+
+def test_a_figure_has_one_name_in_all_suites():
+    keys = [figure.key for suite in SUITES.values() for case in suite.cases for figure in case.figures]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_peer_that_is_not_installed_is_named_with_the_reason(monkeypatch, tmp_path):
+    monkeypatch.setenv(variable("strands"), str(tmp_path / "python"))
+    monkeypatch.setenv(variable("pipecat"), sys.executable)
+    subjects, absent = find_subjects(["antiphon", "strands", "pipecat"])
+    assert [subject.name for subject in subjects] == ["antiphon"]
+    assert "make bench-peers" in absent["strands"]
+    assert absent["pipecat"] == f"{sys.executable} has no {PEERS['pipecat'].distribution}"
+
+
+def test_the_table_says_what_is_met_and_how_many_times_as_much_others_take():
+    results = {"suite": {"antiphon": {"cost": 2.0, "gain": 900.0, "other": 3.0}, "peer": {"cost": 10.0}}}
+    text = tables([SUITE], SUBJECTS, {"third": "not there"}, results)
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert lines[0] == ["", "target", "antiphon 0.1", "met", "peer"]
+    assert lines[2:] == [
+        ["cost", "≤ 4 µs", "2 µs", "yes", "10 µs (5×)"],
+        ["gain", "≥ 1,000", "900", "**no**", ""],
+        ["other", "", "3 ms", "", ""],
+    ]
+    assert "Skipped: third: not there" in text
+
+
+def test_a_quick_table_judges_nothing():
+    results = {"suite": {"antiphon": {"cost": 200.0, "gain": 1.0, "other": 3.0}}}
+    text = tables([SUITE], SUBJECTS, {}, results, quick=True)
+    assert "numbers mean nothing" in text
+    assert "**no**" not in text
+
+
+def test_numbers_have_the_digits_that_a_measurement_is_worth():
+    assert [number(value) for value in (0.0123, 0.5, 1.25, 2.0, 99.6, 12345.6)] == [
+        "0.012",
+        "0.5",
+        "1.2",
+        "2",
+        "100",
+        "12,346",
+    ]
+
+
+def test_the_table_of_a_page_is_replaced_between_its_marks():
+    assert page_with(f"a\n{BEGIN}\nold\n{END}\nz\n", "new") == f"a\n{BEGIN}\nnew\n{END}\nz\n"
+    with pytest.raises(ValueError, match="no place for the table"):
+        page_with("a", "new")
