@@ -21,7 +21,7 @@ ROWS = [
     ["events", "interrupts"],
     ["results"],
     ["snapshot.*", "conversation.*"],
-    ["iothread", "bounded"],
+    ["iothread", "bounded", "filesystem"],
     ["hooks.registry", "tools.base", "tools.schema", "tools.registry", "transports.*", "storage.*", "store.*"],
     ["models.*"],
     ["local_agent"],

@@ -205,7 +205,7 @@ async def test_a_write_flushes_the_file_and_its_folder_once(tmp_path: Path) -> N
 WRITER = """
 import os, signal, sys
 from antiphon.storage import LocalFileStorage
-from antiphon.storage.filesystem import FileSystem
+from antiphon.filesystem import FileSystem
 class Killed(FileSystem):
     def replace(self, old, new, at):
         print("about to rename", flush=True)

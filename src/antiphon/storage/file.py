@@ -13,7 +13,7 @@ from antiphon.errors import StorageError, StorageKeyError
 from antiphon.ids import new_uuid7
 from antiphon.iothread import IOThread
 from antiphon.storage.base import TEMPORARY, SyncStorage, frozen_bytes, normalize_key, normalize_prefix
-from antiphon.storage.filesystem import OS, FileSystem
+from antiphon.filesystem import OS, FileSystem
 from antiphon.storage.namespace import NamespacedStorage
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass
 
-from antiphon.storage.filesystem import Entry, FileSystem
+from antiphon.filesystem import Entry, FileSystem
 
 _HALF = 0.5
 
@@ -23,10 +23,19 @@ class _Node:
     written: bytes | None = None
 
 
+def _partly(node: _Node, written: bytes, chance: random.Random) -> bytes:
+    """What a disk may have of a file that was changed and not flushed. What was flushed is there, unless it was cut."""
+    if not written.startswith(node.flushed):
+        return written if chance.random() < _HALF else node.flushed
+    kept = chance.randint(len(node.flushed), len(written))
+    rest = b"\0" * chance.randint(0, len(written) - kept) if chance.random() < _HALF else b""
+    return written[:kept] + rest
+
+
 class UnsyncedFileSystem(FileSystem):
     """Real files, and an account of what a power cut would leave of them.
 
-    Hand it to `LocalFileStorage(folder, filesystem=...)`. What was never flushed (a file's data, a name in a folder) is
+    Hand it to `LocalFileStorage` or `FileSessionStore` as `filesystem=`. What was never flushed (a file's data, a name in a folder) is
     lost in `crash()`. All that stood in a folder when it was first opened counts as flushed.
 
     Attributes:
@@ -39,6 +48,7 @@ class UnsyncedFileSystem(FileSystem):
         self.counts: Counter[str] = Counter()
         self.bytes_written = 0
         self._cut_after: int | None = None
+        self._crashes = 0
         self._folders: dict[int, str] = {}  # open descriptors of folders
         self._files: dict[int, _Node] = {}  # open descriptors of files
         self._nodes: dict[int, _Node] = {}  # by inode
@@ -81,8 +91,7 @@ class UnsyncedFileSystem(FileSystem):
             if node.is_folder:
                 os.makedirs(path, exist_ok=True)
             elif node.written is not None or now.get(name) is not node:
-                kept = chance.randint(0, len(node.written)) if chance and node.written is not None else None
-                data = node.flushed if kept is None or node.written is None else node.written[:kept]
+                data = node.flushed if chance is None or node.written is None else _partly(node, node.written, chance)
                 with open(path, "wb") as file:
                     file.write(data)
 
@@ -145,8 +154,52 @@ class UnsyncedFileSystem(FileSystem):
         node.written = (node.flushed if node.written is None else node.written) + data
         self.bytes_written += len(data)
 
+    def open_file(self, name: str, at: int, *, write: bool = False, make: bool = False) -> int:
+        self._step("open_file")
+        try:
+            fd = super().open_file(name, at, write=write)
+        except FileNotFoundError:
+            if not make:
+                raise
+            fd = super().open_file(name, at, make=True)
+            self._nodes[os.fstat(fd).st_ino] = _Node(written=b"")
+        if write:
+            self._files[fd] = self._node(fd)
+        return fd
+
+    def _node(self, fd: int) -> _Node:
+        """The node of an open file; one seen for the first time counts as flushed."""
+        status = os.fstat(fd)
+        if status.st_ino not in self._nodes:
+            self._nodes[status.st_ino] = _Node(flushed=os.pread(fd, status.st_size, 0))
+        return self._nodes[status.st_ino]
+
+    def write_at(self, fd: int, data: bytes, offset: int) -> None:
+        self._step("write_at")
+        super().write_at(fd, data, offset)
+        node = self._files[fd]
+        before = node.flushed if node.written is None else node.written
+        node.written = before[:offset].ljust(offset, b"\0") + data + before[offset + len(data) :]
+        self.bytes_written += len(data)
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._step("truncate")
+        super().truncate(fd, size)
+        node = self._files[fd]
+        node.written = (node.flushed if node.written is None else node.written)[:size].ljust(size, b"\0")
+
+    def boot(self) -> str:
+        return f"{super().boot()}-{id(self)}-{self._crashes}"
+
     def sync(self, fd: int) -> None:
         self._step("sync")
+        self._flush(fd)
+
+    def sync_data(self, fd: int) -> None:
+        self._step("sync_data")
+        self._flush(fd)
+
+    def _flush(self, fd: int) -> None:
         node = self._files[fd]
         if node.written is not None:
             node.flushed, node.written = node.written, None

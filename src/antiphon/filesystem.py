@@ -1,4 +1,4 @@
-"""The file operations of `LocalFileStorage`, a seam for tests that cut the power (`UnsyncedFileSystem`).
+"""The file operations of what is kept in files, a seam for tests that cut the power (`UnsyncedFileSystem`).
 
 Every name is a single path segment, looked up in an open folder (`at`, a descriptor) and never through a symlink.
 """
@@ -85,6 +85,10 @@ class FileSystem:
             if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # some file systems know no such thing
                 raise
 
+    def sync_data(self, fd: int) -> None:
+        """Return when the file's data, and what it takes to find it, is on the disk."""
+        os.fdatasync(fd)
+
     def replace(self, old: str, new: str, at: int) -> None:
         """Give a file another name, in place of what has that name."""
         os.replace(old, new, src_dir_fd=at, dst_dir_fd=at)
@@ -113,6 +117,50 @@ class FileSystem:
             return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             os.close(fd)
+
+    def open_file(self, name: str, at: int, *, write: bool = False, make: bool = False) -> int:
+        """Open a file, to read it at least. Returns a descriptor.
+
+        Args:
+            name: The file.
+            at: Its folder.
+            write: To change it too.
+            make: Make it when it is missing (0600).
+
+        Raises:
+            OSError: `ELOOP` if it is a symlink, `EINVAL` if it is no file.
+        """
+        flags = (os.O_RDWR if write or make else os.O_RDONLY) | (os.O_CREAT if make else 0)
+        # Without blocking: a pipe in the place of a file must not hold the thread.
+        fd = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=at)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.EINVAL, "not a regular file", name)
+        return fd
+
+    def lock(self, fd: int) -> None:
+        """Wait until nobody else, also in this process, holds an open file of `open_file`; it is let go by closing it."""
+        fcntl.flock(fd, fcntl.LOCK_EX)
+
+    def write_at(self, fd: int, data: bytes, offset: int) -> None:
+        """Write all of `data` at a place of the file."""
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(fd, rest[:_CHUNK], offset)
+            rest, offset = rest[written:], offset + written
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut the file."""
+        os.ftruncate(fd, size)
+
+    def boot(self) -> str:
+        """Names the time since the machine was started: what was written since then can be read, flushed or not.
+
+        Empty where the system does not tell.
+        """
+        with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+        return ""
 
     def kind(self, name: str, at: int) -> EntryKind | None:
         """What stands under a name; None for nothing."""
