@@ -8,6 +8,7 @@ plain form, `block_from` the way back.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from reprlib import repr as short_repr
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from antiphon.errors import InvalidInputError, InvalidTypeError
@@ -172,7 +173,7 @@ def _check_media(what: str, kind: object, source: object) -> None:
     if not isinstance(kind, str):
         raise InvalidTypeError(f"{what}: format={kind!r} is not a string")
     if not isinstance(source, dict):
-        raise InvalidTypeError(f'{what}: source={source!r} is not a dict such as {{"bytes": ...}}')
+        raise InvalidTypeError(f'{what}: source={short_repr(source)} is not a dict such as {{"bytes": ...}}')
     data = cast("dict[str, object]", source).get("bytes", b"")
     if not isinstance(data, bytes):
         raise InvalidTypeError(f"{what}: source['bytes'] is {type(data).__name__}, not bytes")
@@ -265,7 +266,7 @@ def block_from(data: object) -> Block | AudioDelta:
 
 def _media(kind: type[ImageBlock | AudioDelta], value: Any) -> ImageBlock | AudioDelta:
     if not isinstance(value, dict):
-        raise InvalidTypeError(f"invalid input | {kind.__name__} wants a dict of format and source, got {value!r}")
+        raise InvalidTypeError(f"invalid input | {kind.__name__} wants a dict of format and source, got {short_repr(value)}")
     fields = cast("dict[str, Any]", value)
     if set(fields) != {"format", "source"}:
         raise InvalidTypeError(f"invalid input | {kind.__name__} wants format and source, got {sorted(fields)!r}")
