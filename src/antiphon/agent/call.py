@@ -415,7 +415,7 @@ class LiveCall:
 
     def _ring(self) -> None:
         now = self._clock.now()
-        if now >= self._journal.at:
+        if now >= self._journal.at and self._agent.hooks.listens(JournalChangedEvent):
             self._journal.at = now + JOURNAL_EVERY_S
             self._write_heard(now)
         self.do(self.conversation.tick(now))
