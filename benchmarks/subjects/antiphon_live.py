@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from antiphon import BidiAgent
+from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import AudioDelta, BidiMessage, Messages, ToolSpec
 from antiphon.events import (
     BidiAudioDeltaEvent,
@@ -22,8 +23,9 @@ from antiphon.events import (
     Word,
 )
 from antiphon.models.bidi import BidiModel
+from antiphon.testing import VirtualClock
 from benchmarks.child import Numbers, main
-from benchmarks.load import FRAME, App, Talk, Wire, cpu_out, live_cases
+from benchmarks.load import FRAME, FRAME_S, App, Talk, Wire, cpu_out, live_cases
 
 _WORDS_AN_ANSWER = 100
 _EVENTS_AN_ANSWER = 100
@@ -63,9 +65,9 @@ class SilentModel(BidiModel):
 class LiveTalk:
     """A conversation of a live agent without a session."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._model = SilentModel()
-        self.agent = BidiAgent(self._model)
+        self.agent = BidiAgent(self._model, clock=clock)
         self._words = 0
         self._sound = AudioDelta("pcm", {"bytes": FRAME})
         self._task: asyncio.Task[None] | None = None
@@ -142,7 +144,8 @@ async def words_out(*, quick: bool) -> Numbers:
 async def growth(*, quick: bool) -> Numbers:
     """Sound and words of thousands of answers. The history is the application's to keep: it is emptied on the way."""
     events = 20_000 if quick else 1_000_000
-    app, talk = App(), LiveTalk()
+    clock = VirtualClock(autojump=False)  # each answer is played before the next one begins, and that takes no time
+    app, talk = App(), LiveTalk(clock)
     await talk.start(app)
 
     async def say(answers: int) -> None:
@@ -152,6 +155,7 @@ async def growth(*, quick: bool) -> Numbers:
             await app.until((number + 1) * _EVENTS_AN_ANSWER)
             await talk.hear()
             talk.agent.played(f"answer-{number}", 80 * 20)
+            await clock.advance(80 * FRAME_S)
             talk.agent.messages.clear()
 
     answers = events // _EVENTS_AN_ANSWER
