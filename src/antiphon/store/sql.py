@@ -91,8 +91,9 @@ class SqlView:
     def sessions(self, query: Query) -> list[tuple[str, int, Row]]:
         where, values = _conditions(query, at="s.latest_at", id="s.id", row="r.")
         found = self._ask(
-            "SELECT s.id, s.snapshots, r.id, r.revision, r.record FROM session s JOIN snapshot r ON r.n = s.latest"
-            f" WHERE s.tenant = ? AND s.latest_at IS NOT NULL{where}"  # noqa: S608 - built of our own words only
+            "SELECT s.id, s.snapshots, r.id, r.revision, r.record"  # noqa: S608 - built of our own words only
+            " FROM session s JOIN snapshot r ON r.n = s.latest"
+            f" WHERE s.tenant = ? AND s.latest_at IS NOT NULL{where}"
             " ORDER BY s.latest_at DESC, s.id DESC LIMIT ?",
             *values,
             query.limit,
@@ -172,7 +173,7 @@ class SqlView:
 
     def put_row(self, row: Row) -> None:
         session, record = self._there(row.session_id), row.record
-        before = self._ask("SELECT n, session, created_at FROM snapshot WHERE tenant = ? AND id = ?", row.snapshot_id)
+        before = self._ask("SELECT n, session FROM snapshot WHERE tenant = ? AND id = ?", row.snapshot_id)
         if before and before[0][1] != session.number:
             raise MovedError(f"snapshot {row.snapshot_id!r} is in another session")
         values = (
@@ -196,11 +197,12 @@ class SqlView:
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n",
                 (self._number(), row.snapshot_id, session.number, *values),
             )[0][0]
-            self._sql.run("UPDATE session SET snapshots = snapshots + 1 WHERE n = ?", (session.number,))
-        if session.latest_at is None or record.created_at > session.latest_at:
-            self._point(session, number, record.created_at)
-        elif record.created_at == session.latest_at or session.latest == number:
-            self._find_latest(session)
+        newest: tuple[int | None, int | None] = (number, record.created_at)
+        if session.latest_at is not None and record.created_at <= session.latest_at:
+            newest = session.latest, session.latest_at
+            if record.created_at == session.latest_at or session.latest == number:
+                newest = self._newest(session)
+        self._point(session, newest, more=0 if before else 1)
 
     def drop_rows(self, session_id: str, snapshot_ids: Sequence[str]) -> None:
         session = self._there(session_id)
@@ -208,11 +210,9 @@ class SqlView:
             "DELETE FROM snapshot WHERE tenant = ? AND id = ? AND session = ?",
             [(self._number(), snapshot_id, session.number) for snapshot_id in snapshot_ids],
         )
-        self._sql.run(
-            "UPDATE session SET snapshots = (SELECT count(*) FROM snapshot WHERE session = ?) WHERE n = ?",
-            (session.number, session.number),
-        )
-        self._find_latest(session)
+        left = self._sql.rows("SELECT count(*) FROM snapshot WHERE session = ?", (session.number,))[0][0]
+        before = self._sql.rows("SELECT snapshots FROM session WHERE n = ?", (session.number,))[0][0]
+        self._point(session, self._newest(session), more=left - before)
 
     def new_line(self, session_id: str) -> int:
         return cast(
@@ -339,20 +339,21 @@ class SqlView:
     def _forget(self, places: tuple[int, int]) -> int:
         return self._sql.run("DELETE FROM message WHERE place >= ? AND place < ?", places)
 
-    def _point(self, session: _Session, latest: int | None, latest_at: int | None) -> None:
-        """Say which row of a session is its newest."""
-        if (latest, latest_at) != (session.latest, session.latest_at):
-            session.latest, session.latest_at = latest, latest_at
+    def _point(self, session: _Session, newest: tuple[int | None, int | None], *, more: int) -> None:
+        """Keep which row of a session is its newest (number and time), and how many rows it has got more."""
+        if more or newest != (session.latest, session.latest_at):
+            session.latest, session.latest_at = newest
             self._sql.run(
-                "UPDATE session SET latest = ?, latest_at = ? WHERE n = ?", (latest, latest_at, session.number)
+                "UPDATE session SET snapshots = snapshots + ?, latest = ?, latest_at = ? WHERE n = ?",
+                (more, *newest, session.number),
             )
 
-    def _find_latest(self, session: _Session) -> None:
+    def _newest(self, session: _Session) -> tuple[int | None, int | None]:
         found = self._sql.rows(
             "SELECT n, created_at FROM snapshot WHERE session = ? ORDER BY created_at DESC, id DESC LIMIT 1",
             (session.number,),
         )
-        self._point(session, *(found[0] if found else (None, None)))
+        return (found[0][0], found[0][1]) if found else (None, None)
 
 
 def _places(line: int, start: int = 0, stop: int = 1 << _POSITION_BITS) -> tuple[int, int]:

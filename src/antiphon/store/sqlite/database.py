@@ -1,0 +1,185 @@
+"""A database file: made, opened, checked, and brought to the newest schema."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Final, Literal, TypeAlias
+
+from antiphon.errors import SessionStoreError, StoreSchemaError
+from antiphon.store.sqlite.driver import Connection, Driver
+from antiphon.store.sqlite.lock import WriteLock
+
+Synchronous: TypeAlias = Literal["OFF", "NORMAL", "FULL", "EXTRA"]
+
+APPLICATION_ID: Final = 0x416E7470
+"""In the file's header: `Antp`. By it `file` and we know whose database it is."""
+
+Identity: TypeAlias = tuple[int, int]
+"""Which file stands at a path: device and inode."""
+
+
+def schemas() -> list[str]:
+    """The scripts that bring a database from each version to the next, from an empty one to the newest."""
+    folder = files("antiphon.store").joinpath("schema")
+    found: list[str] = []
+    while (script := folder.joinpath(f"sqlite_{len(found) + 1}.sql")).is_file():
+        found.append(script.read_text(encoding="utf-8"))
+    return found
+
+
+class Database:
+    """The file at a path, whoever else uses it.
+
+    Args:
+        path: Where. It is made when this is first opened, with its folder, for this user only (0600 in 0700).
+        driver: Makes connections.
+        synchronous: When SQLite waits for the disk. `FULL` and `EXTRA`: what was acknowledged survives a power cut.
+            `NORMAL`: the newest commits may not, but nothing is torn. `OFF`: a power cut may damage the file.
+        patience: How long to wait for others, in seconds.
+        scripts: See `schemas`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        driver: Driver,
+        *,
+        synchronous: Synchronous = "FULL",
+        patience: float = 30.0,
+        scripts: Sequence[str] = (),
+    ) -> None:
+        self.path = path
+        self._driver, self._synchronous, self._patience = driver, synchronous, patience
+        self._scripts = scripts or schemas()
+        self.lock = WriteLock(f"{path}-lock", patience)
+        self._was_there = False
+
+    def open(self) -> tuple[Connection, Identity]:
+        """A connection, and which file it is connected to.
+
+        Raises:
+            SessionStoreError: If that is not possible: no permission, no room, lost.
+            StoreSchemaError: If it is something else's database, or a newer version's.
+            CorruptStoreError: If it is damaged.
+        """
+        if not self._was_there:
+            self._make_folder()
+        elif not os.path.isdir(os.path.dirname(self.path)):
+            raise self._lost()
+        with self.lock.held():  # openers race for the change to WAL, and SQLite's busy handler is not asked there
+            self._make_file()
+            db = self._driver.connect(self.path, self._patience)
+            try:
+                self._prepare(db)
+                identity = self.identity()
+            except BaseException:
+                db.close()
+                raise
+        self._was_there = True
+        if identity is None:
+            db.close()
+            raise self._lost()
+        return db, identity
+
+    def identity(self) -> Identity | None:
+        """Which file stands at the path now; None for none."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def check_version(self, db: Connection) -> None:
+        """Refuse to write what a newer version, at work since this was opened, may keep in another way.
+
+        Raises:
+            StoreSchemaError: If it was there.
+        """
+        version = db.rows("PRAGMA user_version")[0][0]
+        if version != len(self._scripts):
+            raise self._other_version(version)
+
+    def set_patience(self, db: Connection, seconds: float | None = None) -> None:
+        """How long a connection's statements wait for others from now on; None: as usual."""
+        wait = self._patience if seconds is None else seconds
+        db.run(f"PRAGMA busy_timeout = {int(wait * 1000)}")
+
+    def _make_folder(self) -> None:
+        folder = os.path.dirname(self.path)
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise SessionStoreError(f"the folder {folder!r} cannot be made: {error}") from error
+
+    def _make_file(self) -> None:
+        if os.path.exists(self.path):
+            return
+        if self._was_there:
+            raise self._lost()
+        try:
+            # SQLite gives its log the same rights.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise SessionStoreError(f"the database {self.path!r} cannot be made: {error}") from error
+
+    def _prepare(self, db: Connection) -> None:
+        application, version = db.rows("PRAGMA application_id")[0][0], db.rows("PRAGMA user_version")[0][0]
+        is_new = application == 0 and version == 0 and not db.rows("SELECT 1 FROM sqlite_master LIMIT 1")
+        if not is_new and application != APPLICATION_ID:
+            raise StoreSchemaError(f"{self.path!r} is a database of something else: use another path")
+        if version > len(self._scripts):
+            raise self._other_version(version)
+        mode = db.rows("PRAGMA journal_mode = WAL")[0][0]
+        if mode != "wal":
+            raise SessionStoreError(
+                f"the database {self.path!r} cannot have a write-ahead log (its mode is {mode!r}): use a local disk"
+            )
+        db.run(f"PRAGMA synchronous = {self._synchronous}")
+        db.run("PRAGMA secure_delete = ON")
+        if version < len(self._scripts):
+            migrate(db, self._scripts)
+
+    def _other_version(self, version: int) -> StoreSchemaError:
+        return StoreSchemaError(
+            f"the database {self.path!r} has schema {version}, and this version of Antiphon knows {len(self._scripts)}:"
+            " upgrade Antiphon"
+        )
+
+    def _lost(self) -> SessionStoreError:
+        return SessionStoreError(
+            f"the database {self.path!r} is gone: put it back, or open another store to begin an empty one"
+        )
+
+
+def migrate(db: Connection, scripts: Sequence[str]) -> None:
+    """Bring a database to the newest schema, one version after the other, each wholly or not at all.
+
+    Args:
+        db: A connection without a transaction.
+        scripts: See `schemas`.
+    """
+    while True:
+        db.run("BEGIN IMMEDIATE")
+        version = db.rows("PRAGMA user_version")[0][0]
+        if version >= len(scripts):
+            db.run("COMMIT")
+            return
+        for statement in _statements(scripts[version]):
+            db.run(statement)
+        db.run(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.run(f"PRAGMA user_version = {version + 1}")
+        db.run("COMMIT")
+
+
+def _statements(script: str) -> list[str]:
+    """A script's statements: no string in ours holds a semicolon or two hyphens."""
+    bare = re.sub(r"--[^\n]*", "", script)
+    return [statement.strip() for statement in bare.split(";") if statement.strip()]
