@@ -1,0 +1,442 @@
+"""One transaction as a backend's view: `Reading`, and `Writing` on top of it.
+
+Every statement is a way to the server and back, so what a change writes is collected and sent together, and what one
+answer brings along (a session with its row, its newest row with the session) is not asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from psycopg import capabilities
+
+from antiphon.errors import CorruptStoreError, MovedError
+from antiphon.store.backend import Query, SessionMark
+from antiphon.store.postgres.driver import STATEMENTS, Connection, Cursor, execute
+from antiphon.store.record import Row, pack, unpack
+
+_MOST_PAYLOAD = 7000
+"""Bytes of a notification; PostgreSQL takes 7,999."""
+
+_MOST_NAMED = 16
+"""Rows of one change that are told by name; of more, the tenant is."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session as this view sees it. The newest row is None also where it was not read yet (`newest_id` tells)."""
+
+    number: int
+    session_id: str
+    mark: SessionMark
+    snapshots: int
+    newest_at: int | None
+    newest_id: str | None
+    newest: Row | None = None
+    moved: bool = False
+
+
+@dataclass(slots=True)
+class _Write:
+    """A statement that waits to be sent. `must` names the row that it has to write."""
+
+    name: str
+    arguments: dict[str, Any]
+    must: str | None = None
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of the database within one view."""
+
+    sessions: dict[str, _Session | None] = field(default_factory=dict[str, "_Session | None"])
+    rows: dict[str, Row | None] = field(default_factory=dict[str, "Row | None"])
+
+
+def together(connection: Connection) -> AbstractContextManager[object]:
+    """Statements within go out together, and their answers come back together; one by one where the library is too old."""
+    return connection.pipeline() if capabilities.has_pipeline() else nullcontext()
+
+
+class ReadView:
+    """Fulfils `Reading` in a transaction that sees one state of the database.
+
+    Args:
+        connection: In autocommit mode; the transaction begins with the first statement, and is the caller's to end.
+        tenant: Whose rows.
+        prelude: Statements to begin with.
+    """
+
+    def __init__(self, connection: Connection, tenant: str, prelude: Sequence[bytes]) -> None:
+        self._connection, self._tenant = connection, tenant
+        self._prelude = prelude
+        self._seen = _Seen()
+
+    def row(self, snapshot_id: str) -> Row | None:
+        if snapshot_id not in self._seen.rows:
+            found = self._ask("row", {"tenant": self._tenant, "snapshot_id": snapshot_id}).fetchone()
+            self._seen.rows[snapshot_id] = None if found is None else self._meet(found, is_newest=False)
+        return self._seen.rows[snapshot_id]
+
+    def latest(self, session_id: str, agent_id: str | None) -> Row | None:
+        session = self._session(session_id)
+        if session is None or session.newest_id is None:
+            return None
+        if agent_id is not None:
+            return self._one_row(session, "latest_of_agent", {"agent_id": agent_id})
+        if session.newest is None:
+            session.newest = self.row(session.newest_id)
+        return session.newest
+
+    def keyed(self, idempotency_key: str) -> str | None:
+        found = self._ask("keyed", {"tenant": self._tenant, "idempotency_key": idempotency_key}).fetchone()
+        return None if found is None else found[0]
+
+    def rows(self, session_id: str) -> list[Row]:
+        session = self._session(session_id)
+        if session is None:
+            return []
+        rows = [_row(session_id, *found) for found in self._ask("rows", {"session": session.number})]
+        self._seen.rows.update((row.snapshot_id, row) for row in rows)
+        return rows
+
+    def page(self, session_id: str, query: Query) -> list[Row]:
+        session = self._session(session_id)
+        if session is None:
+            return []
+        asked = self._ask("page", {"session": session.number, **_arguments(query)})
+        return [_row(session_id, *found) for found in asked]
+
+    def sessions(self, query: Query) -> list[tuple[str, int, Row]]:
+        asked = self._ask("sessions", {"tenant": self._tenant, **_arguments(query)})
+        return [(session_id, count, _row(session_id, *found)) for session_id, count, *found in asked]
+
+    def mark(self, session_id: str) -> SessionMark | None:
+        session = self._session(session_id)
+        return None if session is None else session.mark
+
+    def masks(self, session_id: str) -> dict[bytes, bytes]:
+        session = self._session(session_id)
+        if session is None:
+            return {}
+        return {digest: replacement for digest, replacement in self._ask("masks", {"session": session.number})}
+
+    def length(self, session_id: str, line: int) -> int:
+        session = self._session(session_id)
+        if session is None:
+            return 0
+        found = self._ask("length", {"session": session.number, "line": line}).fetchone()
+        return 0 if found is None else found[0]
+
+    def messages(self, session_id: str, line: int, start: int, stop: int) -> list[bytes]:
+        session = self._session(session_id)
+        bodies: list[bytes] = []
+        if session is not None:
+            place = {"session": session.number, "line": line, "start": start, "stop": stop}
+            bodies = [found[0] for found in self._ask("messages", place)]
+        if len(bodies) != stop - start:
+            raise CorruptStoreError(f"messages {start} to {stop} of line {line} in session {session_id!r} are lost")
+        return bodies
+
+    def blobs(self, session_id: str, addresses: set[bytes]) -> Mapping[bytes, bytes]:
+        session = self._session(session_id)
+        if session is None or not addresses:
+            return {}
+        asked = self._ask("blobs", {"session": session.number, "addresses": list(addresses)})
+        return {address: body for address, body in asked}
+
+    def note(self, name: str) -> bytes | None:
+        found = self._ask("note", {"tenant": self._tenant, "name": name}).fetchone()
+        return None if found is None else found[0]
+
+    def _ask(self, name: str, arguments: dict[str, Any]) -> Cursor:
+        if not self._prelude:
+            return execute(self._connection, STATEMENTS[name], arguments)
+        with together(self._connection):
+            for statement in self._prelude:
+                self._connection.execute(statement)
+            self._prelude = ()
+            cursor = execute(self._connection, STATEMENTS[name], arguments)
+        return cursor
+
+    def _session(self, session_id: str) -> _Session | None:
+        if session_id not in self._seen.sessions:
+            found = self._ask("session", {"tenant": self._tenant, "session_id": session_id}).fetchone()
+            if found is None:
+                self._seen.sessions[session_id] = None
+            else:
+                self._meet(found, is_newest=True)
+        return self._seen.sessions[session_id]
+
+    def _meet(self, found: tuple[Any, ...], *, is_newest: bool) -> Row | None:
+        """Take up a session and a row that came together; the row, where there is one."""
+        number, redactions, salt, snapshots, newest_at, newest_id, session_id, snapshot_id, revision, record = found
+        row = None if snapshot_id is None else _row(session_id, snapshot_id, revision, record)
+        if session_id not in self._seen.sessions:
+            mark = SessionMark(redactions, salt)
+            self._seen.sessions[session_id] = _Session(number, session_id, mark, snapshots, newest_at, newest_id)
+        session = self._seen.sessions[session_id]
+        if row is not None:
+            self._seen.rows[row.snapshot_id] = row
+            if session is not None and (is_newest or session.newest_id == row.snapshot_id):
+                session.newest = row
+        return row
+
+    def _one_row(self, session: _Session, statement: str, arguments: dict[str, Any]) -> Row | None:
+        found = self._ask(statement, {"session": session.number, **arguments}).fetchone()
+        return None if found is None else _row(session.session_id, *found)
+
+
+class WriteView(ReadView):
+    """Fulfils `Writing`; the session is locked by whoever made the transaction.
+
+    Call `flush` when the change is complete.
+
+    Args:
+        connection: In a transaction.
+        tenant: Whose rows.
+        channel: Where to tell of changes.
+
+    Attributes:
+        transaction: The transaction's id, when something was sent.
+    """
+
+    def __init__(self, connection: Connection, tenant: str, channel: str) -> None:
+        super().__init__(connection, tenant, ())
+        self.transaction: str | None = None
+        self._channel = channel
+        self._waiting: list[_Write] = []
+        self._told: dict[str, None] = {}
+        self._has_sent = False
+
+    def take_up(self, session_id: str, found: tuple[Any, ...] | None) -> None:
+        """Spare the question for a session; `found` is the answer to the statement `session`."""
+        if found is None:
+            self._seen.sessions[session_id] = None
+        else:
+            self._meet(found, is_newest=True)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was sent: the transaction is as it was before this view."""
+        return not self._has_sent
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there is anything to commit."""
+        return self._has_sent or bool(self._waiting)
+
+    def put_mark(self, session_id: str, mark: SessionMark) -> None:
+        session = self._session(session_id)
+        if session is not None:
+            session.mark = mark
+            self._put("put_mark", session, redactions=mark.redactions, salt=mark.salt)
+            return
+        names = {"tenant": self._tenant, "session_id": session_id}
+        self._has_sent = True
+        added = self._ask("add_session", {**names, "redactions": mark.redactions, "salt": mark.salt}).fetchone()
+        if added is None:
+            raise CorruptStoreError(f"PostgreSQL gave session {session_id!r} no number")
+        self._seen.sessions[session_id] = _Session(added[0], session_id, mark, 0, None, None)
+
+    def put_masks(self, session_id: str, masks: Mapping[bytes, bytes]) -> None:
+        session = self._known(session_id)
+        self._put("drop_masks", session)
+        if masks:
+            self._put("put_masks", session, digests=list(masks), replacements=list(masks.values()))
+
+    def put_row(self, row: Row) -> None:
+        session = self._known(row.session_id)
+        before = self.row(row.snapshot_id)
+        if before is not None and before.session_id != row.session_id:
+            raise MovedError(f"snapshot {row.snapshot_id!r} is in another session")
+        newest = self.latest(row.session_id, None)
+        record = row.record
+        written = {
+            "created_at": record.created_at,
+            "status": record.status,
+            "agent_id": record.agent_id,
+            "idempotency_key": record.idempotency_key,
+            "revision": row.revision,
+            "record": pack(record),
+        }
+        self._put("put_row", session, must=row.snapshot_id, snapshot_id=row.snapshot_id, **written)
+        self._seen.rows[row.snapshot_id] = row
+        if before is None:
+            session.snapshots += 1
+            session.moved = True
+        elif before.record.status != record.status:
+            self._told[row.snapshot_id] = None
+        if newest is None or row.recency >= newest.recency:
+            session.moved = session.moved or newest is None or newest.recency != row.recency
+            _settle(session, row)
+        elif newest.snapshot_id == row.snapshot_id:  # it was the newest, and was given an earlier time
+            self._find_newest(session)
+
+    def drop_rows(self, session_id: str, snapshot_ids: Sequence[str]) -> None:
+        session = self._known(session_id)
+        self._put("drop_rows", session, snapshot_ids=list(snapshot_ids))
+        for snapshot_id in snapshot_ids:
+            self._seen.rows[snapshot_id] = None
+            self._told[snapshot_id] = None
+        session.snapshots = self._count(session)
+        self._find_newest(session)
+
+    def new_line(self, session_id: str) -> int:
+        found = self._ask("new_line", {}).fetchone()
+        return 0 if found is None else found[0]
+
+    def append(self, session_id: str, line: int, at: int, bodies: Sequence[bytes]) -> None:
+        self._put("append", self._known(session_id), line=line, at=at, bodies=list(bodies))
+
+    def replace(self, session_id: str, line: int, at: int, body: bytes) -> None:
+        self._put("replace", self._known(session_id), line=line, at=at, body=body)
+
+    def put_blobs(self, session_id: str, blobs: Mapping[bytes, bytes]) -> None:
+        if blobs:
+            ordered = sorted(blobs)
+            bodies = [blobs[address] for address in ordered]
+            self._put("put_blobs", self._known(session_id), addresses=ordered, bodies=bodies)
+
+    def keep_messages(self, session_id: str, kept: Mapping[int, Sequence[tuple[int, int]]]) -> int:
+        session = self._known(session_id)
+        parts = [(line, start, stop) for line, intervals in kept.items() for start, stop in intervals]
+        lines, starts, stops = ([part[place] for part in parts] for place in range(3))
+        arguments = {"session": session.number, "lines": lines, "starts": starts, "stops": stops}
+        self._has_sent = True
+        return self._ask("keep_messages", arguments).rowcount
+
+    def bodies(self, session_id: str) -> Sequence[tuple[int, int, bytes]]:
+        session = self._known(session_id)
+        return [(line, at, body) for line, at, body in self._ask("bodies", {"session": session.number})]
+
+    def addressed(self, session_id: str) -> set[bytes]:
+        return {found[0] for found in self._ask("addressed", {"session": self._known(session_id).number})}
+
+    def keep_blobs(self, session_id: str, addresses: set[bytes]) -> None:
+        self._put("keep_blobs", self._known(session_id), addresses=list(addresses))
+
+    def drop_session(self, session_id: str) -> None:
+        session = self._known(session_id)
+        ids = self._ask("row_ids", {"session": session.number, "limit": _MOST_NAMED + 1})
+        self._told.update((found[0], None) for found in ids)
+        session.moved = False
+        self._put("drop_session", session)
+        self.flush()
+        self._seen = _Seen()
+
+    def put_note(self, name: str, value: bytes | None) -> None:
+        arguments: dict[str, Any] = {"tenant": self._tenant, "name": name}
+        if value is None:
+            self._waiting.append(_Write("drop_note", arguments))
+        else:
+            self._waiting.append(_Write("put_note", {**arguments, "value": value}))
+        self._told[name] = None
+
+    def ask_scrub(self) -> None:
+        """Keep in mind that this transaction takes words back."""
+        self._waiting.append(_Write("ask_scrub", {}))
+
+    def flush(self) -> None:
+        """Send what waits to be sent.
+
+        Raises:
+            MovedError: If a row's id was taken by another session's writer.
+        """
+        for session in self._seen.sessions.values():
+            if session is not None and session.moved:
+                session.moved = False
+                counted = {"snapshots": session.snapshots, "newest_at": session.newest_at}
+                self._put("put_newest", session, **counted, newest_id=session.newest_id)
+        payloads = list(self._payloads())
+        if payloads:
+            self._waiting.append(_Write("notify", {"channel": self._channel, "payloads": payloads}))
+            self._told.clear()
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        self._has_sent = True
+        with together(self._connection):
+            sent = [(write, execute(self._connection, STATEMENTS[write.name], write.arguments)) for write in waiting]
+            named = execute(self._connection, STATEMENTS["transaction_id"])
+        found = named.fetchone()
+        self.transaction = None if found is None else found[0]
+        for write, cursor in sent:
+            if write.must is not None and cursor.rowcount != 1:
+                raise MovedError(f"snapshot {write.must!r} is in another session")
+
+    def _payloads(self) -> Iterator[str]:
+        if len(self._told) > _MOST_NAMED:
+            yield payload_of(self._tenant, None)
+            return
+        for name in self._told:
+            yield payload_of(self._tenant, name)
+
+    def _known(self, session_id: str) -> _Session:
+        session = self._session(session_id)
+        if session is None:
+            raise CorruptStoreError(f"session {session_id!r} is not there")
+        return session
+
+    def _put(self, statement: str, session: _Session, *, must: str | None = None, **arguments: Any) -> None:
+        if statement in {"put_row", "drop_rows"}:
+            arguments["tenant"] = self._tenant
+        self._waiting.append(_Write(statement, {"session": session.number, **arguments}, must))
+
+    def _ask(self, name: str, arguments: dict[str, Any]) -> Cursor:
+        if self._waiting:  # a change sees what it has changed
+            self.flush()
+        return super()._ask(name, arguments)
+
+    def _find_newest(self, session: _Session) -> None:
+        _settle(session, self._one_row(session, "newest", {}))
+        session.moved = True
+
+    def _count(self, session: _Session) -> int:
+        found = self._ask("count", {"session": session.number}).fetchone()
+        return 0 if found is None else found[0]
+
+
+def payload_of(tenant: str, name: str | None) -> str:
+    """A notification: the tenant and what has changed; without the latter where it does not fit."""
+    named = msgspec.json.encode([tenant] if name is None else [tenant, name])
+    return named.decode() if len(named) <= _MOST_PAYLOAD else ""
+
+
+def read_payload(payload: str) -> tuple[str | None, str | None]:
+    """The tenant and the name in a notification; None for any."""
+    try:
+        found = msgspec.json.decode(payload, type=list[str])
+    except msgspec.MsgspecError:
+        found = []
+    return (found[0] if found else None), (found[1] if len(found) > 1 else None)
+
+
+def _settle(session: _Session, newest: Row | None) -> None:
+    session.newest = newest
+    session.newest_at = None if newest is None else newest.record.created_at
+    session.newest_id = None if newest is None else newest.snapshot_id
+
+
+def _row(session_id: str, snapshot_id: str, revision: int, record: bytes) -> Row:
+    try:
+        return Row(snapshot_id, session_id, revision, unpack(record))
+    except CorruptStoreError as error:
+        raise CorruptStoreError(f"snapshot {snapshot_id!r} of session {session_id!r}: {error}") from error
+
+
+def _arguments(query: Query) -> dict[str, Any]:
+    after_at, after_id = query.after or (None, None)
+    return {
+        "limit": query.limit,
+        "after_at": after_at,
+        "after_id": after_id,
+        "statuses": list(query.statuses) or None,
+        "agent_id": query.agent_id,
+        "since": query.since,
+        "until": query.until,
+    }
