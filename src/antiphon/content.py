@@ -266,7 +266,9 @@ def block_from(data: object) -> Block | AudioDelta:
 
 def _media(kind: type[ImageBlock | AudioDelta], value: Any) -> ImageBlock | AudioDelta:
     if not isinstance(value, dict):
-        raise InvalidTypeError(f"invalid input | {kind.__name__} wants a dict of format and source, got {short_repr(value)}")
+        raise InvalidTypeError(
+            f"invalid input | {kind.__name__} wants a dict of format and source, got {short_repr(value)}"
+        )
     fields = cast("dict[str, Any]", value)
     if set(fields) != {"format", "source"}:
         raise InvalidTypeError(f"invalid input | {kind.__name__} wants format and source, got {sorted(fields)!r}")
