@@ -126,16 +126,16 @@ def _copy(value: Any, depth: int, wrap: bool, binary: bool) -> Any:  # noqa: FBT
     raise _RefusedError(f"is {_type(value)}, which JSON does not know")
 
 
-def _copied(value: Any, path: str, *, wrap: bool, binary: bool) -> Any:
+def _copied(value: Any, path: str, *, wrap: bool, binary: bool, room: int = 0) -> Any:
     try:
-        return _copy(value, 0, wrap, binary)
+        return _copy(value, room, wrap, binary)
     except _RefusedError as refused:
         for key in reversed(refused.keys):
             path = _at(path, key)
         raise NotJsonError(path, refused.why) from None
 
 
-def copy_json(value: Any, path: str = "", *, binary: bool = True) -> Any:
+def copy_json(value: Any, path: str = "", *, binary: bool = True, room: int = 0) -> Any:
     """An independent copy of `value`, checked: what comes back from disk is equal to it.
 
     Tuples become lists, `bytearray` and `memoryview` become `bytes`.
@@ -144,11 +144,12 @@ def copy_json(value: Any, path: str = "", *, binary: bool = True) -> Any:
         value: None, booleans, finite numbers, strings, bytes, and lists, tuples and dicts of these.
         path: Where the value stands, for the error.
         binary: Whether bytes are allowed.
+        room: Levels that are kept free above the value: how deep it will stand in what is saved one day.
 
     Raises:
         NotJsonError: With the path of the first value that cannot be stored.
     """
-    return _copied(value, path, wrap=False, binary=binary)
+    return _copied(value, path, wrap=False, binary=binary, room=room)
 
 
 def private_copy(value: Any, path: str = "") -> Any:
