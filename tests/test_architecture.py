@@ -39,6 +39,8 @@ ROWS = [
 PURE = [
     *["errors", "jsonable", "content", "state", "events", "audio", "interrupts", "results"],
     *["snapshot.*", "conversation.*"],
+    *["store.lines", "store.matching", "store.messages", "store.record", "store.redaction", "store.retention"],
+    *["store.leases", "store.tenants", "store.base"],
 ]
 IMPURE = {
     *["asyncio", "socket", "time", "random", "os", "pathlib"],
@@ -64,6 +66,7 @@ THIRD_PARTY = {
     "pydantic_core": ["tools.*"],
     "pocketsphinx": ["models.*", "io.*"],
     "espeakng_loader": ["models.*", "io.*"],
+    "psycopg": ["store.postgres.*"],
     "pytest": ["testing.*"],
     "hypothesis": ["testing.*"],
 }

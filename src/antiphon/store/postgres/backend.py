@@ -255,7 +255,7 @@ class PostgresBackend:
             raise SessionStoreError(
                 "the connection to PostgreSQL ended during a commit: read the row again to see whether it was written"
             ) from lost
-        return status == "committed"
+        return bool(status == "committed")
 
     def _scrub(self) -> None:
         """Remove what was taken back from the tables' files too, once nobody can see it any more."""

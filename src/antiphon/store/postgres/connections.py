@@ -6,7 +6,7 @@ import inspect
 import os
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
@@ -79,7 +79,7 @@ class Connections:
         weakref.finalize(self, _close_all, self._idle, self._owner)
 
     @contextmanager
-    def borrow(self) -> Iterator[Connection]:
+    def borrow(self) -> Generator[Connection]:
         """A connection; given back as it was, or closed when it is of no more use.
 
         Raises:
@@ -113,7 +113,8 @@ class Connections:
         if self.dsn is not None:
             return psycopg.connect(self.dsn, autocommit=True, prepare_threshold=None)
         dsn, arguments = self._of_pool()
-        return psycopg.connect(settle_dsn(dsn), **{**arguments, "autocommit": True})
+        arguments["autocommit"] = True
+        return psycopg.connect(settle_dsn(dsn), **arguments)
 
     @property
     def server(self) -> tuple[Any, ...]:
@@ -133,7 +134,8 @@ class Connections:
 
     def _take(self) -> Connection:
         if self._pool is not None:
-            return self._pool.getconn()
+            lent: Connection = self._pool.getconn()
+            return lent
         self._part_with_inherited()
         while self._idle:
             connection = self._idle.pop()

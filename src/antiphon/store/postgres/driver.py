@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any, TypeAlias
@@ -21,7 +21,7 @@ Cursor: TypeAlias = "psycopg.Cursor[TupleRow]"
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated() -> Generator[None]:
     """Raise the driver's errors as ours.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import select
 import threading
@@ -91,10 +92,8 @@ class _Listener:
         self._thread.join(_EXIT_S)
 
     def _poke(self) -> None:
-        try:
+        with contextlib.suppress(BlockingIOError):  # it is full: the thread is about to read it anyway
             os.write(self._writing, b".")
-        except BlockingIOError:
-            pass  # it is full: the thread is about to read it anyway
 
     def _work(self) -> None:
         pause = _FIRST_PAUSE_S

@@ -123,7 +123,7 @@ class ReadView:
         session = self._session(session_id)
         if session is None:
             return {}
-        return {digest: replacement for digest, replacement in self._ask("masks", {"session": session.number})}
+        return dict(self._ask("masks", {"session": session.number}))
 
     def length(self, session_id: str, line: int) -> int:
         session = self._session(session_id)
@@ -146,8 +146,7 @@ class ReadView:
         session = self._session(session_id)
         if session is None or not addresses:
             return {}
-        asked = self._ask("blobs", {"session": session.number, "addresses": list(addresses)})
-        return {address: body for address, body in asked}
+        return dict(self._ask("blobs", {"session": session.number, "addresses": list(addresses)}))
 
     def note(self, name: str) -> bytes | None:
         found = self._ask("note", {"tenant": self._tenant, "name": name}).fetchone()
@@ -160,8 +159,7 @@ class ReadView:
             for statement in self._prelude:
                 self._connection.execute(statement)
             self._prelude = ()
-            cursor = execute(self._connection, STATEMENTS[name], arguments)
-        return cursor
+            return execute(self._connection, STATEMENTS[name], arguments)
 
     def _session(self, session_id: str) -> _Session | None:
         if session_id not in self._seen.sessions:
@@ -256,7 +254,8 @@ class WriteView(ReadView):
             raise MovedError(f"snapshot {row.snapshot_id!r} is in another session")
         newest = self.latest(row.session_id, None)
         record = row.record
-        written = {
+        written: dict[str, Any] = {
+            "snapshot_id": row.snapshot_id,
             "created_at": record.created_at,
             "status": record.status,
             "agent_id": record.agent_id,
@@ -264,7 +263,7 @@ class WriteView(ReadView):
             "revision": row.revision,
             "record": pack(record),
         }
-        self._put("put_row", session, must=row.snapshot_id, snapshot_id=row.snapshot_id, **written)
+        self._put("put_row", session, must=row.snapshot_id, **written)
         self._seen.rows[row.snapshot_id] = row
         if before is None:
             session.snapshots += 1
@@ -312,7 +311,7 @@ class WriteView(ReadView):
 
     def bodies(self, session_id: str) -> Sequence[tuple[int, int, bytes]]:
         session = self._known(session_id)
-        return [(line, at, body) for line, at, body in self._ask("bodies", {"session": session.number})]
+        return self._ask("bodies", {"session": session.number}).fetchall()
 
     def addressed(self, session_id: str) -> set[bytes]:
         return {found[0] for found in self._ask("addressed", {"session": self._known(session_id).number})}
@@ -350,8 +349,12 @@ class WriteView(ReadView):
         for session in self._seen.sessions.values():
             if session is not None and session.moved:
                 session.moved = False
-                counted = {"snapshots": session.snapshots, "newest_at": session.newest_at}
-                self._put("put_newest", session, **counted, newest_id=session.newest_id)
+                counted: dict[str, Any] = {
+                    "snapshots": session.snapshots,
+                    "newest_at": session.newest_at,
+                    "newest_id": session.newest_id,
+                }
+                self._put("put_newest", session, **counted)
         payloads = list(self._payloads())
         if payloads:
             self._waiting.append(_Write("notify", {"channel": self._channel, "payloads": payloads}))
