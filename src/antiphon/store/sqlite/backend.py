@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from antiphon.errors import SessionStoreError
 from antiphon.store.backend import Job, Outcome, Reading, Wake
-from antiphon.store.sql import SqlView
 from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.driver import Connection
 from antiphon.store.sqlite.scrub import Scrubber
 from antiphon.store.sqlite.slot import Slot
+from antiphon.store.sqlite.view import SQLiteView
 from antiphon.store.sqlite.watch import Watch
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class SQLiteBackend:
         with self._reads.taken() as db:
             db.run("BEGIN")  # one transaction for all statements, or a sweep between two of them would tear the view
             try:
-                return look(SqlView(db, tenant))
+                return look(SQLiteView(db, tenant))
             finally:
                 _end(db, "COMMIT")
 
@@ -94,7 +94,7 @@ class SQLiteBackend:
         db.run("SAVEPOINT job")
         before = _changes(db) if job.scrub else 0
         try:
-            value = job.work(SqlView(db, job.tenant))
+            value = job.work(SQLiteView(db, job.tenant))
             if job.scrub and _changes(db) != before:
                 self._scrubber.want(db)
         except Exception as error:

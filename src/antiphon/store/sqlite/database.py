@@ -23,11 +23,9 @@ Identity: TypeAlias = tuple[int, int]
 
 def schemas() -> list[str]:
     """The scripts that bring a database from each version to the next, from an empty one to the newest."""
-    folder = files("antiphon.store").joinpath("schema")
-    found: list[str] = []
-    while (script := folder.joinpath(f"sqlite_{len(found) + 1}.sql")).is_file():
-        found.append(script.read_text(encoding="utf-8"))
-    return found
+    folder = files("antiphon.store").joinpath("schema/sqlite")
+    scripts = {entry.name: entry for entry in folder.iterdir() if entry.name.endswith(".sql")}
+    return [scripts[name].read_text(encoding="utf-8") for name in sorted(scripts)]
 
 
 class Database:
@@ -168,7 +166,7 @@ def migrate(db: Connection, scripts: Sequence[str]) -> None:
     """
     while True:
         db.run("BEGIN IMMEDIATE")
-        version = db.rows("PRAGMA user_version")[0][0]
+        version: int = db.rows("PRAGMA user_version")[0][0]
         if version >= len(scripts):
             db.run("COMMIT")
             return

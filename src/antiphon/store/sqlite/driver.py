@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from antiphon.errors import CorruptStoreError, SessionRowError, SessionStoreError, StoreSchemaError
-from antiphon.store.sql import Value
+
+Value: TypeAlias = str | bytes | int | None
 
 
 class Connection(Protocol):
-    """A connection; fulfils `sql.Sql`. One thread at a time. Begins no transaction by itself."""
+    """A connection, for one thread at a time. It begins no transaction by itself."""
 
     @property
     def failure(self) -> SessionStoreError | None:
@@ -94,6 +95,9 @@ class StandardConnection:
             self._db.close()
         except sqlite3.Error as error:
             self._failed(error)
+
+    def __del__(self) -> None:
+        self.close()
 
     def _failed(self, error: sqlite3.Error) -> SessionStoreError:
         failure = failure_of(cast("int", getattr(error, "sqlite_errorcode", 1)), str(error), self.path)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from antiphon.errors import SessionStoreError
@@ -36,7 +36,7 @@ class WriteLock:
         self._fd: int | None = None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Generator[None]:
         """Have the lock.
 
         Raises:
@@ -61,7 +61,7 @@ class WriteLock:
                 self._fd = None
 
     @contextmanager
-    def stilled(self, patience: float) -> Iterator[None]:
+    def stilled(self, patience: float) -> Generator[None]:
         """Closed, and taken by no other thread meanwhile; unless it cannot be had within so many seconds."""
         if not self._threads.acquire(timeout=patience):
             yield

@@ -12,7 +12,9 @@ from antiphon.store.sqlite.slot import Slot
 
 _log = logging.getLogger(__name__)
 
-_REBUILD, _EMPTY_LOG = 1, 2  # what stands in the table `scrub`
+_REBUILD, _EMPTY_LOG = 1, 2  # what is left to do; see the table `note`
+
+_LEFT = "SELECT body FROM note WHERE tenant = 0 AND name = 'scrub'"
 
 _PATIENCE_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
@@ -38,7 +40,7 @@ class Scrubber:
 
     def want(self, db: Connection) -> None:
         """Note, in the transaction that forgets something, that its bytes are to be removed."""
-        db.run("INSERT INTO scrub (wanted) VALUES (?) ON CONFLICT DO NOTHING", (_REBUILD,))
+        db.run("INSERT OR REPLACE INTO note (tenant, name, body) VALUES (0, 'scrub', ?)", (_REBUILD,))
 
     def begin(self) -> None:
         """Remove them; on a thread where that has to wait for readers."""
@@ -52,8 +54,8 @@ class Scrubber:
     def resume(self) -> None:
         """Finish what another process had to leave."""
         with self._slot.taken() as db:
-            wanted = db.rows("SELECT wanted FROM scrub")
-        if wanted:
+            left = db.rows(_LEFT)
+        if left:
             self._go_on()
 
     def wait(self, timeout: float | None = None) -> None:
@@ -94,12 +96,12 @@ class Scrubber:
             return False
 
     def _scrub(self, db: Connection, patience: float) -> bool:
-        wanted = {step for (step,) in db.rows("SELECT wanted FROM scrub")}
-        if not wanted:
+        left = db.rows(_LEFT)
+        if not left:
             return True
-        if _REBUILD in wanted:
+        if left[0][0] == _REBUILD:
             db.run("VACUUM")
-            db.run("UPDATE OR REPLACE scrub SET wanted = ?", (_EMPTY_LOG,))
+            db.run("UPDATE note SET body = ? WHERE tenant = 0 AND name = 'scrub'", (_EMPTY_LOG,))
         self._database.set_patience(db, patience)
         try:
             is_busy = db.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
@@ -107,5 +109,5 @@ class Scrubber:
             self._database.set_patience(db)
         if is_busy:
             return False
-        db.run("DELETE FROM scrub")
+        db.run("DELETE FROM note WHERE tenant = 0 AND name = 'scrub'")
         return True

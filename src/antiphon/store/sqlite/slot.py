@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from antiphon.store.sqlite.database import Database, Identity
@@ -31,7 +31,7 @@ class Slot:
         self._identity: Identity | None = None
 
     @contextmanager
-    def taken(self) -> Iterator[Connection]:
+    def taken(self) -> Generator[Connection]:
         """Use the connection. One that has failed is closed afterwards.
 
         Raises:
@@ -58,7 +58,7 @@ class Slot:
                 db.close()
 
     @contextmanager
-    def stilled(self, patience: float) -> Iterator[None]:
+    def stilled(self, patience: float) -> Generator[None]:
         """Closed, and not opened by another thread meanwhile; unless it cannot be had within so many seconds."""
         if not self.lock.acquire(timeout=patience):
             yield

@@ -1,9 +1,9 @@
--- Sessions in SQLite, version 1. Numbers (n) are what the other tables name a thing by.
+-- Sessions, rows and lines. Numbers (n) are what other tables name a thing by.
 
 CREATE TABLE tenant (
-    n INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE
-);
+    name TEXT PRIMARY KEY,
+    n INTEGER NOT NULL -- from 1; never used again, since no tenant is removed
+) WITHOUT ROWID;
 
 CREATE TABLE session (
     n INTEGER PRIMARY KEY,
@@ -11,12 +11,8 @@ CREATE TABLE session (
     id TEXT NOT NULL,
     redactions INTEGER NOT NULL,
     salt BLOB NOT NULL,
-    snapshots INTEGER NOT NULL DEFAULT 0, -- how many
-    latest INTEGER,                       -- the newest snapshot
-    latest_at INTEGER,                    -- its created_at
     UNIQUE (tenant, id)
 );
-CREATE INDEX session_latest ON session (tenant, latest_at, id);
 
 CREATE TABLE snapshot (
     n INTEGER PRIMARY KEY,
@@ -25,25 +21,33 @@ CREATE TABLE snapshot (
     session INTEGER NOT NULL,
     created_at INTEGER NOT NULL, -- microseconds since 1970
     revision INTEGER NOT NULL,
-    status TEXT NOT NULL,
+    status INTEGER NOT NULL,     -- 0 completed, 1 pending, 2 aborting, 3 failed, 4 aborted
     agent TEXT,
     idempotency_key TEXT,
-    record BLOB NOT NULL,        -- everything, in MessagePack
+    record BLOB NOT NULL,        -- everything else, in MessagePack
     UNIQUE (tenant, id)
 );
-CREATE INDEX snapshot_latest ON snapshot (session, created_at, id);
+CREATE INDEX snapshot_newest ON snapshot (session, created_at);
 CREATE UNIQUE INDEX snapshot_key ON snapshot (tenant, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
--- AUTOINCREMENT: a line's number is never used again.
+-- The newest row of each session. Apart from `session`, so that a turn rewrites one page and not two.
+CREATE TABLE newest (
+    tenant INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    session INTEGER NOT NULL,
+    snapshot INTEGER NOT NULL,
+    PRIMARY KEY (tenant, created_at, session)
+) WITHOUT ROWID;
+
 CREATE TABLE line (
-    n INTEGER PRIMARY KEY AUTOINCREMENT,
-    session INTEGER NOT NULL
-);
-CREATE INDEX line_session ON line (session);
+    session INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (session, n)
+) WITHOUT ROWID;
 
 -- With a rowid: without one, a body over 1 KB would leave the tree for pages of its own.
 CREATE TABLE message (
-    place INTEGER PRIMARY KEY, -- line << 32 | position
+    place INTEGER PRIMARY KEY, -- line << 32 | position: a range of a line is a range of the table
     body BLOB NOT NULL
 );
 
@@ -60,16 +64,13 @@ CREATE TABLE mask (
     digest BLOB NOT NULL,
     body BLOB NOT NULL,
     PRIMARY KEY (session, digest)
-);
+) WITHOUT ROWID;
 
+-- Notes of tenant 0 are about the database: `line`, the last number given to a line; `scrub`, there while forgotten bytes
+-- may still be in the file (1) or in its log (2).
 CREATE TABLE note (
     tenant INTEGER NOT NULL,
     name TEXT NOT NULL,
     body BLOB NOT NULL,
     PRIMARY KEY (tenant, name)
-);
-
--- Has a row while forgotten bytes may still be in the file or in its log.
-CREATE TABLE scrub (
-    wanted INTEGER PRIMARY KEY
-);
+) WITHOUT ROWID;
