@@ -68,6 +68,15 @@ def _checked_text(text: str) -> str:
     return text if type(text) is str else str.__str__(text)
 
 
+def clean_text(text: str) -> str:
+    r"""`text` with a question mark for each lone surrogate, which no storage takes.
+
+    >>> clean_text("a\ud800b")
+    'a?b'
+    """
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 def _number(value: float) -> float:
     if isinstance(value, bool):
         return value

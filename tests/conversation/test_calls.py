@@ -82,7 +82,12 @@ def test_a_call_that_was_changed_does_not_run(calls: list[object], taken: set[st
 
 
 def test_a_call_in_order_is_kept_as_an_independent_copy() -> None:
-    given_call: dict[str, Any] = {"toolUseId": "t1", "name": "lights", "input": {"rooms": ["kitchen"]}, "signature": b"s"}
+    given_call: dict[str, Any] = {
+        "toolUseId": "t1",
+        "name": "lights",
+        "input": {"rooms": ["kitchen"]},
+        "signature": b"s",
+    }
     [call] = normalised([given_call], ())
     assert (call.tool_use, call.refusal, call.original_id) == (given_call, None, "t1")
     given_call["input"]["rooms"].append("hall")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import msgspec
 
 from antiphon.content import ContentBlock, Message, MessageMetadata, ToolResult, error_result
-from antiphon.conversation.journal import tool_uses
+from antiphon.conversation.calls import normalised
 from antiphon.errors import ModelError
+from antiphon.jsonable import clean_text, copy_json
 from antiphon.models.base import StreamEvent
 from antiphon.results import StopReason, Usage
 
 _CUT = "[The call of {!r} was cut off: the answer reached its token limit.]"
+_REDACTED = "[redacted]"
 _REASONS: tuple[StopReason, ...] = (
     "content_filtered",
     "end_turn",
@@ -29,7 +33,7 @@ class Answer:
     Attributes:
         usage: Tokens, as the provider told.
         user_redaction: What the user's latest message is to be replaced by.
-        refused: Results of calls that cannot run, because their input is not JSON.
+        refused: Results of calls that cannot run as the model made them; `message()` fills it in.
     """
 
     __slots__ = (
@@ -51,7 +55,7 @@ class Answer:
         self.refused: dict[str, ToolResult] = {}
         self._reason: str | None = None
         self._redaction: str | None = None
-        self._blocks: list[ContentBlock] = []
+        self._blocks: list[ContentBlock | _Call] = []
         self._kind: Literal["text", "toolUse", "reasoning"] | None = None
         self._pieces: list[str] = []
         self._tool: dict[str, Any] = {}
@@ -86,6 +90,11 @@ class Answer:
         return []
 
     @property
+    def calls_tools(self) -> bool:
+        """Whether the model called a tool, whatever becomes of it."""
+        return any(isinstance(block, _Call) for block in self._blocks)
+
+    @property
     def stop_reason(self) -> StopReason:
         """Why the answer ended.
 
@@ -94,26 +103,42 @@ class Answer:
         """
         if self._reason is None:
             raise ModelError("the model's answer broke off: its stream ended without a messageStop event")
-        if self._reason == "end_turn" and self._redaction is None and any("toolUse" in block for block in self._blocks):
+        if self._reason == "end_turn" and self._redaction is None and self.calls_tools:
             return "tool_use"
         if self._reason not in _REASONS:
             raise ModelError(f"the model gave the stop reason {self._reason!r}; known are {sorted(_REASONS)!r}")
         return self._reason
 
-    def message(self) -> Message | None:
+    def message(self, taken: Collection[str] = ()) -> Message | None:
         """The whole answer as the history keeps it; None when nothing was said.
 
         Calls are part of it only when they are to be run: a filter or a token limit makes half of them worthless. Of calls
         that the limit cut off, a word of text remains.
+
+        Args:
+            taken: The ids that the history knows: calls get others.
         """
         if self._redaction is not None:
-            return _said(self._redaction)
-        content = list(self._blocks)
-        if self.stop_reason != "tool_use":
-            content = [block for block in content if "toolUse" not in block]
-            if self.stop_reason == "max_tokens":
-                for call in tool_uses({"role": "assistant", "content": self._blocks}):
-                    content.append({"text": _CUT.format(call["name"])})
+            return {"role": "assistant", "content": [{"text": self._redaction}]}
+        reason, kept = (
+            self.stop_reason,
+            iter(normalised([block.tool_use for block in self._blocks if isinstance(block, _Call)], taken)),
+        )
+        content: list[ContentBlock] = []
+        cut: list[ContentBlock] = []
+        for block in self._blocks:
+            if not isinstance(block, _Call):
+                content.append(block)
+                continue
+            call = next(kept)
+            if reason == "tool_use":
+                content.append({"toolUse": call.tool_use})
+                if (refusal := block.unreadable or call.refusal) is not None:
+                    key = call.tool_use["toolUseId"]
+                    self.refused[key] = error_result(key, refusal)
+            elif reason == "max_tokens":
+                cut.append({"text": _CUT.format(call.tool_use["name"])})
+        content += cut
         if all("reasoningContent" in block for block in content):
             return None
         return {"role": "assistant", "content": content}
@@ -126,11 +151,11 @@ class Answer:
             fallback: What stands there when nothing was said at all.
         """
         self._end_block()
-        texts = [block["text"] for block in self._blocks if "text" in block]
+        texts = [block["text"] for block in self._blocks if not isinstance(block, _Call) and "text" in block]
         if self._redaction is not None:
             texts = [self._redaction]
-        if note is not None:
-            texts.append(note)
+        if note is not None and note.strip():
+            texts.append(clean_text(note))
         metadata: MessageMetadata = {"interrupted": True}
         return {"role": "assistant", "content": [{"text": text} for text in texts or [fallback]], "metadata": metadata}
 
@@ -149,7 +174,7 @@ class Answer:
     def _reasoning(self, delta: dict[str, Any]) -> list[dict[str, Any]]:
         if "redactedContent" in delta:
             self._end_block()
-            self._blocks.append({"reasoningContent": {"redactedContent": delta["redactedContent"]}})
+            self._blocks.append(copy_json({"reasoningContent": {"redactedContent": delta["redactedContent"]}}))
             return []
         self._begin("reasoning")
         if "signature" in delta:
@@ -162,10 +187,10 @@ class Answer:
     def _redact(self, redaction: dict[str, Any]) -> list[dict[str, Any]]:
         told: list[dict[str, Any]] = []
         if "redactUserContentMessage" in redaction:
-            self.user_redaction = redaction["redactUserContentMessage"]
+            self.user_redaction = _said_instead(redaction["redactUserContentMessage"])
             told.append({"redact": {"role": "user", "text": self.user_redaction}})
         if "redactAssistantContentMessage" in redaction:
-            self._redaction = redaction["redactAssistantContentMessage"]
+            self._redaction = _said_instead(redaction["redactAssistantContentMessage"])
             self._blocks.clear()
             told.append({"redact": {"role": "assistant", "text": self._redaction}})
         return told
@@ -176,34 +201,38 @@ class Answer:
             self._kind = kind
 
     def _end_block(self) -> None:
-        text, kind = _clean("".join(self._pieces)), self._kind
+        text, kind = clean_text("".join(self._pieces)), self._kind
         if kind == "text" and text.strip():
             self._blocks.append({"text": text})
-        elif kind == "reasoning":
-            reasoning = {"text": text} if self._signature is None else {"text": text, "signature": self._signature}
+        elif kind == "reasoning" and (text or self._signature):
+            reasoning = {"text": text}
+            if self._signature is not None:
+                reasoning["signature"] = clean_text(self._signature)
             self._blocks.append({"reasoningContent": {"reasoningText": reasoning}})
         elif kind == "toolUse":
-            self._end_call(text)
+            self._blocks.append(_call(self._tool, text))
         self._kind, self._signature = None, None
         self._pieces.clear()
 
-    def _end_call(self, text: str) -> None:
-        key, name = str(self._tool.get("toolUseId", "")), str(self._tool.get("name", ""))
-        value: object = {}
-        try:
-            value = msgspec.json.decode(text.encode()) if text.strip() else {}
-        except msgspec.DecodeError as error:
-            self.refused[key] = error_result(key, f"Error: the input is not JSON: {error}")
-        if not isinstance(value, dict):
-            self.refused[key] = error_result(key, f"Error: the input is not a JSON object: {text[:200]}")
-            value = {}
-        self._blocks.append({"toolUse": {"toolUseId": key, "name": name, "input": cast("dict[str, Any]", value)}})
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call as the model made it, and why its input cannot be read."""
+
+    tool_use: dict[str, Any]
+    unreadable: str | None
 
 
-def _said(text: str) -> Message:
-    return {"role": "assistant", "content": [{"text": text}]}
+def _call(tool_use: dict[str, Any], text: str) -> _Call:
+    value: object = {}
+    unreadable: str | None = None
+    try:
+        value = msgspec.json.decode(text.encode()) if text.strip() else {}
+    except (msgspec.DecodeError, RecursionError) as error:
+        unreadable = f"Error: the input is not JSON: {clean_text(str(error))}"
+    return _Call({**tool_use, "input": value}, unreadable)
 
 
-def _clean(text: str) -> str:
-    """`text` without lone surrogates, which no storage takes."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+def _said_instead(redaction: object) -> str:
+    """What stands in the place of words that are taken back."""
+    return clean_text(redaction) if isinstance(redaction, str) and redaction.strip() else _REDACTED

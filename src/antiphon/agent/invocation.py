@@ -30,8 +30,8 @@ from antiphon.errors import (
     ModelThrottledException,
 )
 from antiphon.hooks.events import AfterModelCallEvent, BeforeModelCallEvent, JournalChangedEvent, MessageUpdatedEvent
-from antiphon.ids import new_uuid7
 from antiphon.interrupts import Interrupt
+from antiphon.jsonable import clean_text
 from antiphon.models.base import Model, strip_metadata
 from antiphon.results import AgentResult, StopReason, Usage
 from antiphon.tools.base import AgentTool
@@ -208,8 +208,6 @@ class Invocation:
             del messages[:dropped]
             track.sent -= dropped
 
-    # --- the model ---
-
     async def _ask(self) -> _Reply:
         """Ask the model until it answers, fails for good, or is cancelled."""
         agent, failures, reductions = self._with.agent, 0, 0
@@ -217,13 +215,14 @@ class Invocation:
             before: BeforeModelCallEvent = BeforeModelCallEvent(agent=agent, invocation_state=self.state)
             await agent.hooks.invoke_callbacks_async(before)
             if before.cancel:
-                text = before.cancel if isinstance(before.cancel, str) else CANCELLED_TEXT
-                return _Reply({"role": "assistant", "content": [{"text": text}]}, "end_turn")
+                text = before.cancel if isinstance(before.cancel, str) and before.cancel.strip() else CANCELLED_TEXT
+                return _Reply({"role": "assistant", "content": [{"text": clean_text(text)}]}, "end_turn")
             answer, reply, error = Answer(), None, None
             self.model_calls += 1
             try:
                 await self._listen(answer)
-                reply = _Reply(self._distinct(answer), answer.stop_reason, answer)
+                taken = call_ids(agent.messages) if answer.calls_tools else ()
+                reply = _Reply(answer.message(taken), answer.stop_reason, answer)
             except Cancelled:
                 reply = self._cut(answer)
             except Exception as failure:  # noqa: BLE001 - a model is somebody else's code: hooks are told, then it is raised
@@ -298,25 +297,6 @@ class Invocation:
         messages = self._with.agent.messages
         return strip_metadata(messages[self._with.track.sent :] if self._with.model.stateful else messages)
 
-    def _distinct(self, answer: Answer) -> Message | None:
-        """The answer's message, its calls under ids that the history does not know."""
-        message = answer.message()
-        if message is None or not has_calls(message):
-            return message
-        known = call_ids(self._with.agent.messages)
-        for block in message["content"]:
-            if "toolUse" not in block:
-                continue
-            key = block["toolUse"]["toolUseId"]
-            if not key or key in known:
-                fresh = f"tooluse_{new_uuid7().replace('-', '')}"
-                block["toolUse"]["toolUseId"] = fresh
-                if key in answer.refused and key not in known:
-                    answer.refused[fresh] = {**answer.refused.pop(key), "toolUseId": fresh}
-                key = fresh
-            known.add(key)
-        return message
-
     def _cut(self, answer: Answer) -> _Reply:
         return _Reply(answer.cut(self.cancellation.message, CANCELLED_TEXT), "cancelled", answer)
 
@@ -339,8 +319,6 @@ class Invocation:
             await agent.hooks.invoke_callbacks_async(MessageUpdatedEvent(agent=agent, message=message, index=index))
         if self._with.redact is not None:
             await self._with.redact(message)
-
-    # --- the tools ---
 
     async def _finish(self, turn: OpenTurn) -> AgentResult | None:
         """Bring an open turn to its end.

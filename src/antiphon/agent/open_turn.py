@@ -111,8 +111,9 @@ class OpenTurn:
 
 def question_of(call: ToolUse, questions: Iterable[Interrupt]) -> Interrupt | None:
     """The first of `questions` that belongs to `call`."""
-    begins = tuple(f"v1:{where}:{call['toolUseId']}:" for where in _WHERE)
-    return next((question for question in questions if question.id.startswith(begins)), None)
+    # An id may hold colons; what follows it, a name's UUID, does not.
+    own = {f"v1:{where}:{call['toolUseId']}" for where in _WHERE}
+    return next((question for question in questions if question.id.rpartition(":")[0] in own), None)
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from antiphon.content import ToolUse, ToolUseBlock
 from antiphon.errors import NotJsonError
-from antiphon.jsonable import copy_json
+from antiphon.jsonable import clean_text, copy_json
 
 UNNAMED = "unnamed"
 """The name under which a call without a name is kept."""
@@ -102,11 +102,11 @@ def _input(value: object) -> tuple[dict[str, Any], str | None]:
     try:
         return copy_json(value, "input", binary=False, room=_ROOM), None
     except NotJsonError as error:
-        return {}, f"Error: the input is not JSON: {_clean(str(error))}"
+        return {}, f"Error: the input is not JSON: {clean_text(str(error))}"
 
 
 def _free_id(given: str | None, known: Collection[str]) -> str:
-    base, number = ("call", 0) if given is None else (_clean(given), 1)
+    base, number = ("call", 0) if given is None else (clean_text(given), 1)
     key = "" if given is None else base
     while not key or key in known:
         number += 1
@@ -114,7 +114,3 @@ def _free_id(given: str | None, known: Collection[str]) -> str:
         key = base[: LONGEST_ID - len(end)] + end
     return key
 
-
-def _clean(text: str) -> str:
-    """`text` without lone surrogates, which no storage takes."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

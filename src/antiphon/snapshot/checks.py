@@ -76,7 +76,12 @@ def _check_tool_use(value: object, path: str) -> None:
     _needed(entry, "input", path)
 
 
-def _check_tool_result(value: object, path: str) -> None:
+def check_tool_result(value: object, path: str) -> None:
+    """Refuse what is not the result of a call.
+
+    Raises:
+        SnapshotException: With the path of the first thing that is wrong.
+    """
     entry = _dict(value, path)
     _id(_needed(entry, "toolUseId", path), f"{path}.toolUseId")
     if entry.get("status", "success") not in ("success", "error"):
@@ -203,7 +208,7 @@ def _kind(value: object) -> str:
 _BLOCKS: Mapping[str, Callable[[object, str], Any]] = {
     "text": _text,
     "toolUse": _check_tool_use,
-    "toolResult": _check_tool_result,
+    "toolResult": check_tool_result,
     "image": _check_media,
     "video": _check_media,
     "document": _dict,

@@ -11,15 +11,18 @@ from typing import Any, cast
 
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import ToolResult, ToolUse, error_result
-from antiphon.errors import AgentStateError, NotJsonError
+from antiphon.errors import AgentStateError, NotJsonError, SnapshotException
 from antiphon.hooks.events import AfterToolCallEvent, BeforeToolCallEvent
 from antiphon.interrupts import Interrupt, InterruptException, InterruptState
-from antiphon.jsonable import copy_json
+from antiphon.jsonable import clean_text, copy_json
 from antiphon.local_agent import LocalAgent
+from antiphon.snapshot.checks import check_tool_result
 from antiphon.tools.base import AgentTool, ToolProgress
 from antiphon.tools.context import ToolContext
 from antiphon.tools.registry import ToolRegistry
 
+_ROOM = 20
+"""How much deeper a result comes to stand: a snapshot's open turn has its content nine levels down."""
 REFUSED = "tool cancelled by user"
 """What the model is told of a call that a hook refused without a word."""
 
@@ -84,7 +87,7 @@ async def run_tool(
         if before.cancel_tool:
             refusal = before.cancel_tool if isinstance(before.cancel_tool, str) else REFUSED
             interrupt_state.forget([question.id for question in questions])  # there is nothing left to ask about
-            result = error_result(call["toolUseId"], refusal)
+            result = error_result(call["toolUseId"], clean_text(refusal))
             if on_refused is not None:
                 on_refused(call, refusal)
         elif questions:
@@ -212,14 +215,15 @@ def checked_result(call: ToolUse, result: object) -> ToolResult:
         isinstance(block, dict) for block in cast("list[object]", content)
     ):
         return error_result(key, f"Error: Tool '{name}' gave a result whose content is not a list of dicts")
+    kept: ToolResult
     try:
-        blocks = copy_json(content, "content")
-    except NotJsonError as error:
-        return error_result(key, f"Error: Tool '{name}' gave a result that cannot be kept: {error}")
-    return {"toolUseId": key, "status": status, "content": blocks}
+        kept = {"toolUseId": key, "status": status, "content": copy_json(content, "content", room=_ROOM)}
+        check_tool_result(kept, "result")
+    except (NotJsonError, SnapshotException) as error:
+        return error_result(key, f"Error: Tool '{name}' gave a result that cannot be kept: {clean_text(str(error))}")
+    return kept
 
 
 def _told(error: BaseException) -> str:
-    if isinstance(error, ValueError) and str(error):
-        return f"Error: {error}"
-    return f"Error: {type(error).__name__} - {error}"
+    said = str(error) if isinstance(error, ValueError) else ""
+    return clean_text(f"Error: {said or f'{type(error).__name__} - {error}'}")
