@@ -145,8 +145,8 @@ def _add(runs: list[_Run], run: _Run) -> None:
 def _few(runs: list[_Run], grown: int) -> tuple[list[_Run], int]:
     """At most `MOST_SPANS` runs: neighbours that are all short are written again as one.
 
-    The shortest go first, and so many that half of the room is free again. A message is therefore copied once for each
-    time that its run has grown by `_GROWTH`: a logarithm of times in the life of a conversation.
+    The shortest go first, and so many that half of the room is free again. Where edits are made near the end, as they
+    are in conversations, a message is therefore copied once for each time that its run has grown by `_GROWTH`.
     """
     short, most = _GROWTH, MOST_SPANS
     while len(runs) > most:

@@ -71,12 +71,12 @@ def _found(
 ) -> Steps[SessionSnapshot | None]:
     def read(view: Reading) -> Loaded | None:
         row = look(view)
-        return None if row is None else load(view, tenant, row, state=state, known=core.known.get)
+        return None if row is None else load(view, tenant, row, state=state)
 
     loaded: Loaded | None = yield Read(tenant, read)
     if loaded is None:
         return None
-    if loaded.messages is not None:
+    if loaded.messages is not None and core.known.get(loaded.origin) is None:
         core.known.put(loaded.origin, loaded.messages)
     return with_expiry(loaded.shown(state=state), core.clock.utc(), core.expires_after)
 
@@ -131,8 +131,7 @@ def list_sessions(core: StoreCore, tenant: str, query: Query, status: SnapshotSt
 
     def read(view: Reading) -> list[tuple[str, int, Loaded]]:
         return [
-            (session_id, count, load(view, tenant, row, state=False, known=core.known.get))
-            for session_id, count, row in view.sessions(query)
+            (session_id, count, load(view, tenant, row, state=False)) for session_id, count, row in view.sessions(query)
         ]
 
     found: list[tuple[str, int, Loaded]] = yield Read(tenant, read)
@@ -153,7 +152,7 @@ def list_snapshots(
     check_id("session_id", session_id)
 
     def read(view: Reading) -> list[Loaded]:
-        return [load(view, tenant, row, state=False, known=core.known.get) for row in view.page(session_id, query)]
+        return [load(view, tenant, row, state=False) for row in view.page(session_id, query)]
 
     found: list[Loaded] = yield Read(tenant, read)
     rows = [with_expiry(loaded.shown(state=False), core.clock.utc(), core.expires_after) for loaded in found]

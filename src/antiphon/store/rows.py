@@ -98,7 +98,12 @@ class Loaded:
 
 
 def load(
-    view: Reading, tenant: str, row: Row, *, state: bool = True, known: Callable[[Origin], StoredMessages | None]
+    view: Reading,
+    tenant: str,
+    row: Row,
+    *,
+    state: bool = True,
+    known: Callable[[Origin], StoredMessages | None] | None = None,
 ) -> Loaded:
     """Read what belongs to a row, within the view that it was read in.
 
@@ -107,7 +112,8 @@ def load(
         tenant: Whose.
         row: The row.
         state: Whether its snapshot and journal are wanted.
-        known: Gives the messages of a state that was read before.
+        known: Gives the messages of a state that was read before. None: they are read, so that what is shown to a reader
+            is what is stored.
     """
     mark = view.mark(row.session_id)
     origin = Origin(tenant, row.snapshot_id, row.revision, mark.redactions if mark else 0)
@@ -121,7 +127,7 @@ def load(
         parts = dict(zip(names, bodies, strict=True))
         if not state or row.record.spans is None:
             return Loaded(row, origin, parts, None)
-        messages = known(origin)
+        messages = None if known is None else known(origin)
         if messages is None:
             raws = [
                 raw

@@ -216,7 +216,7 @@ def _stored(known: KnownRows, row: Row, origin: Origin) -> Steps[StoredMessages]
 
 def _messages_of(view: Reading, row: Row, origin: Origin) -> StoredMessages:
     now = view.row(row.snapshot_id)
-    loaded = None if now is None else load(view, origin.tenant, now, known=lambda _: None)
+    loaded = None if now is None else load(view, origin.tenant, now)
     if loaded is None or loaded.origin != origin or loaded.messages is None:
         raise MovedError(f"snapshot {row.snapshot_id!r} has changed")
     return loaded.messages

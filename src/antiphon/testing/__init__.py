@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from antiphon.testing.filesystem import UnsyncedFileSystem
     from antiphon.testing.scripted import ScriptedBidiModel, ScriptedModel
     from antiphon.testing.storage_contract import StorageContract
+    from antiphon.testing.store_contract import SessionStoreContract
 else:
     _NAMES = {
         "Answer": "antiphon.models.embedded.script",
@@ -42,6 +43,7 @@ else:
         "Say": "antiphon.models.embedded.script",
         "ScriptedBidiModel": "antiphon.testing.scripted",
         "ScriptedModel": "antiphon.testing.scripted",
+        "SessionStoreContract": "antiphon.testing.store_contract",
         "StorageContract": "antiphon.testing.storage_contract",
         "UnsyncedFileSystem": "antiphon.testing.filesystem",
         "Until": "antiphon.models.embedded.script",
@@ -75,6 +77,7 @@ __all__ = [
     "Say",
     "ScriptedBidiModel",
     "ScriptedModel",
+    "SessionStoreContract",
     "StorageContract",
     "UnsyncedFileSystem",
     "Until",

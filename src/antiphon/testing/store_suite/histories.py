@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,6 +35,28 @@ from antiphon.testing.store_suite.support import (
     snapshot,
     words,
 )
+
+Messages = list[Any]
+
+
+def _comb(messages: Messages) -> Messages:
+    return [message for pair in zip(messages[::2], said(*("x" * 20)), strict=False) for message in pair]
+
+
+EDITS: dict[str, Callable[[Messages], Messages]] = {
+    "edit": lambda messages: messages[:3] + said("edited") + messages[4:],
+    "drop": lambda messages: messages[:20] + messages[21:],
+    "window": lambda messages: messages[17:],
+    "summary": lambda messages: said("a summary") + messages[30:],
+    "insert": lambda messages: messages[:10] + said("inserted") + messages[10:],
+    "reverse": lambda messages: messages[::-1],
+    "rotate": lambda messages: messages[20:] + messages[:20],
+    "twice": lambda messages: messages + messages,
+    "replace": lambda messages: messages[:0] + said("all new"),
+    "clear": lambda messages: messages[:0],
+    "every": lambda messages: [{**message, "metadata": {"n": index}} for index, message in enumerate(messages)],
+    "comb": _comb,
+}
 
 
 class LifecycleContract(StoreFixtures):
@@ -191,37 +214,7 @@ class ChainContract(StoreFixtures):
         await put(store, "p", row())
         assert exact(await found(store, "c")) == exact(child)
 
-    @pytest.mark.parametrize(
-        "edit",
-        [
-            lambda m: m[:3] + said("edited") + m[4:],
-            lambda m: m[:20] + m[21:],
-            lambda m: m[17:],
-            lambda m: said("a summary") + m[30:],
-            lambda m: m[:10] + said("inserted") + m[10:],
-            lambda m: list(reversed(m)),
-            lambda m: m[20:] + m[:20],
-            lambda m: m + m,
-            lambda m: m[:0] + said("all new"),
-            lambda m: m[:0],
-            lambda m: [{**message, "metadata": {"n": index}} for index, message in enumerate(m)],
-            lambda m: [x for pair in zip(m[::2], said(*("x" * 20)), strict=False) for x in pair],
-        ],
-        ids=[
-            "edit",
-            "drop",
-            "window",
-            "summary",
-            "insert",
-            "reverse",
-            "rotate",
-            "twice",
-            "replace",
-            "clear",
-            "all",
-            "comb",
-        ],
-    )
+    @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
     async def test_whatever_becomes_of_a_history_each_row_reads_back(self, store: SessionStore, edit: Any) -> None:
         history: list[Any] = said(*(f"m{n}" for n in range(40)))
         parent = await put(store, "p", row(snapshot=snapshot(history)))
@@ -258,12 +251,10 @@ class ChainContract(StoreFixtures):
         await put(store, "p", row(snapshot=snapshot(said(*(f"m{n}" for n in range(20))))))
         read = (await found(store, "p")).snapshot
         assert read is not None
-        messages = read.data["messages"]
+        messages: Any = read.data["messages"]
         assert len(messages) == 20
         assert messages[3] == said("", "", "", "m3")[3]
-        window = list(messages)[5:] if isinstance(messages, list) else messages[5:] + said("more")
-        if isinstance(window, list):
-            window += said("more")
+        window: Any = messages[5:] + said("more")
         await put(store, "c", row(1, parent_id="p", snapshot=snapshot(window)))
         await put(store, "d", row(2, session_id="t", snapshot=snapshot(window)))
         for snapshot_id in ("c", "d"):
@@ -361,7 +352,7 @@ class MetadataContract(StoreFixtures):
     """Rows without their state."""
 
     async def test_metadata_are_the_row_without_its_state(self, store: SessionStore) -> None:
-        reader = able(store, SnapshotMetadataReader)
+        reader: SnapshotMetadataReader = able(store, SnapshotMetadataReader)
         full = await put(
             store,
             "r",
@@ -374,7 +365,7 @@ class MetadataContract(StoreFixtures):
         assert exact(there) == exact(replace(full, snapshot=None, journal=None))
 
     async def test_the_latest_is_the_same_row(self, store: SessionStore) -> None:
-        reader = able(store, SnapshotMetadataReader)
+        reader: SnapshotMetadataReader = able(store, SnapshotMetadataReader)
         await put(store, "a", row(2, agent_id="x", snapshot=snapshot(said("a"))))
         await put(store, "b", row(1, agent_id="y"))
         there = await reader.get_latest_snapshot_metadata("s")
@@ -384,14 +375,14 @@ class MetadataContract(StoreFixtures):
         assert other.snapshot_id == "b"
 
     async def test_what_is_not_there_has_no_metadata(self, store: SessionStore) -> None:
-        reader = able(store, SnapshotMetadataReader)
+        reader: SnapshotMetadataReader = able(store, SnapshotMetadataReader)
         assert await reader.get_snapshot_metadata("nothing") is None
         assert await reader.get_latest_snapshot_metadata("nothing") is None
         with pytest.raises(InvalidIdError):
             await reader.get_latest_snapshot_metadata("")
 
     async def test_metadata_are_the_callers_own(self, store: SessionStore) -> None:
-        reader = able(store, SnapshotMetadataReader)
+        reader: SnapshotMetadataReader = able(store, SnapshotMetadataReader)
         await put(store, "r", row(error={"m": 1}))
         there = await reader.get_snapshot_metadata("r")
         assert there is not None
@@ -400,7 +391,7 @@ class MetadataContract(StoreFixtures):
         assert (await found(store, "r")).error == {"m": 1}
 
     async def test_metadata_show_what_has_expired(self, store: SessionStore) -> None:
-        reader = able(store, SnapshotMetadataReader)
+        reader: SnapshotMetadataReader = able(store, SnapshotMetadataReader)
         await put(store, "r", row(status="pending", heartbeat_at=LONG_AGO))
         there = await reader.get_snapshot_metadata("r")
         assert there is not None
@@ -411,7 +402,7 @@ class CatalogueContract(StoreFixtures):
     """What is stored, and its removal."""
 
     async def test_sessions_are_listed_newest_first_in_pages(self, store: SessionStore) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         for number in range(25):
             await put(store, f"r{number}", row(number % 20, session_id=f"s{number:02}", snapshot=snapshot(said("x"))))
         await put(store, "again", row(100, session_id="s03"))
@@ -433,7 +424,7 @@ class CatalogueContract(StoreFixtures):
         assert first.latest.snapshot is None
 
     async def test_a_list_is_steady_while_sessions_come_and_go(self, store: SessionStore) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         for number in range(6):
             await put(store, f"r{number}", row(number, session_id=f"s{number}"))
         page = await catalogue.list_sessions(limit=3)
@@ -444,7 +435,7 @@ class CatalogueContract(StoreFixtures):
         assert [session.session_id for session in rest.sessions] == ["s2", "s1", "s0"]
 
     async def test_lists_are_filtered_by_status_agent_and_time(self, store: SessionStore) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         await put(store, "r0", row(0, session_id="a", agent_id="x", status="failed"))
         await put(store, "r1", row(1, session_id="a", agent_id="x"))
         await put(store, "r2", row(2, session_id="b", agent_id="y", status="failed"))
@@ -469,7 +460,7 @@ class CatalogueContract(StoreFixtures):
         assert await snapshots(agent_id="y") == []
 
     async def test_snapshots_of_a_session_are_listed_in_pages_without_their_state(self, store: SessionStore) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         for number in range(7):
             await put(store, f"r{number}", row(number // 2, snapshot=snapshot(said("x")), usage={"n": number}))
         await put(store, "other", row(99, session_id="t"))
@@ -491,13 +482,13 @@ class CatalogueContract(StoreFixtures):
         [{"limit": 0}, {"limit": -1}, {"cursor": "?"}, {"status": "done"}, {"since": datetime(2026, 1, 1)}],  # noqa: DTZ001 - it is refused for that
     )
     async def test_a_list_that_makes_no_sense_is_refused(self, store: SessionStore, wrong: Any) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         for listing in (lambda: catalogue.list_sessions(**wrong), lambda: catalogue.list_snapshots("s", **wrong)):
             with pytest.raises(SessionRowError):
                 await listing()
 
     async def test_a_deleted_session_is_gone_and_its_ids_are_free(self, store: SessionStore) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         await put(store, "r1", row(snapshot=snapshot(said("a"), state={"x": "y" * 1000}), idempotency_key="k"))
         await put(store, "r2", row(1, parent_id="r1", snapshot=snapshot(said("a", "b"))))
         kept = await put(store, "t1", row(session_id="t", snapshot=snapshot(said("a"))))
@@ -513,7 +504,7 @@ class CatalogueContract(StoreFixtures):
         assert words(await found(store, "r2")) == ["b"]
 
     async def test_pruning_keeps_the_newest_and_what_they_share(self, store: SessionStore) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         history: list[Any] = []
         parent = None
         for turn in range(10):
@@ -536,7 +527,7 @@ class CatalogueContract(StoreFixtures):
     async def test_pruning_spares_branch_points_runs_in_flight_their_parents_and_the_last_to_resume_from(
         self, store: SessionStore
     ) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         state = snapshot(said("a"))
         for seconds, snapshot_id, parent_id, status, has_state in (
             (0, "plain", None, "completed", True),
@@ -560,7 +551,7 @@ class CatalogueContract(StoreFixtures):
             await found(store, kept)
 
     async def test_pruning_by_age_and_by_bytes(self, store: SessionStore) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         for turn in range(6):
             await put(store, f"r{turn}", row(turn, snapshot=snapshot(said(f"{turn}" * 1000))))
         assert (await catalogue.prune("s", older_than=at(2))).snapshot_ids == ("r0", "r1")
@@ -570,12 +561,13 @@ class CatalogueContract(StoreFixtures):
         assert report.messages == 1
         assert (await catalogue.prune("s", max_bytes=0)).snapshot_ids == ("r4",)
         assert words(await found(store, "r5")) == ["5" * 1000]
-        for wrong in ({}, {"keep": 0}, {"max_bytes": -1}):
+        nonsense: list[dict[str, Any]] = [{}, {"keep": 0}, {"max_bytes": -1}]
+        for wrong in nonsense:
             with pytest.raises(SessionRowError):
                 await catalogue.prune("s", **wrong)
 
     async def test_sweeping_forgets_what_no_row_holds_and_nothing_else(self, store: SessionStore) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         history = said(*(f"m{n}" for n in range(10)))
         await put(store, "r", row(status="pending", snapshot=snapshot(history, state={"x": "1" * 500})))
         await put(store, "r", row(status="pending", snapshot=snapshot(said("other"), state={"x": "2" * 500})))

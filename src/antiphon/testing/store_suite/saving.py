@@ -198,7 +198,11 @@ class SavingContract(StoreFixtures):
     async def test_everything_that_messages_may_hold_comes_back_and_edits_leave_the_parent_alone(
         self, store: SessionStore
     ) -> None:
-        state = {"\x00key": "\ufeff", "deep": [[{"x": None}]], "n": [0, 0.0, -0.0, False, "", [], {}, 1e300, 2**64 - 1]}
+        state: dict[str, Any] = {
+            "\x00key": "\ufeff",
+            "deep": [[{"x": None}]],
+            "n": [0, 0.0, -0.0, False, "", [], {}, 1e300, 2**64 - 1],
+        }
         parent = await put(store, "p", row(snapshot=snapshot(RICH, state=state, artifacts=[{"parts": []}])))
         edited = [dict(message) for message in RICH]
         edited[2] = {**edited[2], "metadata": {"interrupted": False, "custom": {"n": 1.0, "x": 1, "t": 1, "z": 0.0}}}
@@ -372,7 +376,7 @@ class SavingContract(StoreFixtures):
         assert sum(isinstance(outcome, IdempotencyKeyError) for outcome in outcomes) == 7
 
     async def test_a_row_is_found_by_its_key(self, store: SessionStore) -> None:
-        reader = able(store, IdempotencyReader)
+        reader: IdempotencyReader = able(store, IdempotencyReader)
         saved = await put(store, "r", row(idempotency_key="k", snapshot=snapshot(said("a"))))
         assert exact(await reader.get_snapshot_by_key("k")) == exact(saved)
         assert await reader.get_snapshot_by_key("another") is None

@@ -49,14 +49,14 @@ class WatchingContract(StoreFixtures):
 
     @pytest.mark.parametrize("status", ["pending", "completed"])
     async def test_a_subscription_begins_with_the_status_that_is(self, store: SessionStore, status: Any) -> None:
-        subscriber = able(store, SnapshotSubscriber)
+        subscriber: SnapshotSubscriber = able(store, SnapshotSubscriber)
         await put(store, "r", row(status=status))
         statuses = subscriber.on_snapshot_status_change("r")
         assert await after(statuses, status) == [status]
         await close(statuses)
 
     async def test_changes_are_told_up_to_the_last(self, store: SessionStore) -> None:
-        subscriber = able(store, SnapshotSubscriber)
+        subscriber: SnapshotSubscriber = able(store, SnapshotSubscriber)
         await put(store, "r", row(status="pending", heartbeat_at=at(0)))
         statuses = subscriber.on_snapshot_status_change("r")
         await after(statuses, "pending")
@@ -68,7 +68,7 @@ class WatchingContract(StoreFixtures):
         await close(statuses)
 
     async def test_a_change_made_to_the_very_row_that_fn_got_is_told(self, store: SessionStore) -> None:
-        subscriber = able(store, SnapshotSubscriber)
+        subscriber: SnapshotSubscriber = able(store, SnapshotSubscriber)
         await put(store, "r", row(status="pending"))
         statuses = subscriber.on_snapshot_status_change("r")
         await after(statuses, "pending")
@@ -82,7 +82,7 @@ class WatchingContract(StoreFixtures):
         await close(statuses)
 
     async def test_every_subscriber_is_told(self, store: SessionStore) -> None:
-        subscriber = able(store, SnapshotSubscriber)
+        subscriber: SnapshotSubscriber = able(store, SnapshotSubscriber)
         await put(store, "r", row(status="pending"))
         all_statuses = [subscriber.on_snapshot_status_change("r") for _ in range(5)]
         for statuses in all_statuses:
@@ -94,12 +94,13 @@ class WatchingContract(StoreFixtures):
             await close(statuses)
 
     async def test_a_missing_row_ends_the_subscription_at_once(self, store: SessionStore) -> None:
-        subscriber = able(store, SnapshotSubscriber)
+        subscriber: SnapshotSubscriber = able(store, SnapshotSubscriber)
         async with asyncio.timeout(PATIENCE_S):
             assert [status async for status in subscriber.on_snapshot_status_change("nothing")] == []
 
     async def test_a_row_that_is_deleted_ends_the_subscription(self, store: SessionStore) -> None:
-        subscriber, catalogue = able(store, SnapshotSubscriber), able(store, SessionCatalogue)
+        subscriber: SnapshotSubscriber = able(store, SnapshotSubscriber)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         await put(store, "r", row(status="pending"))
         statuses = subscriber.on_snapshot_status_change("r")
         await after(statuses, "pending")
@@ -108,7 +109,7 @@ class WatchingContract(StoreFixtures):
             await after(statuses, "completed")
 
     async def test_a_subscription_ends_with_the_task_that_reads_it(self, store: SessionStore) -> None:
-        subscriber = able(store, SnapshotSubscriber)
+        subscriber: SnapshotSubscriber = able(store, SnapshotSubscriber)
         await put(store, "r", row(status="pending"))
         begun = asyncio.Event()
         ended = asyncio.Event()
@@ -127,7 +128,7 @@ class WatchingContract(StoreFixtures):
         assert ended.is_set()
 
     async def test_what_expired_is_told_as_it_is_stored(self, store: SessionStore) -> None:
-        subscriber = able(store, SnapshotSubscriber)
+        subscriber: SnapshotSubscriber = able(store, SnapshotSubscriber)
         await put(store, "r", row(status="pending", heartbeat_at=at(-10_000)))
         statuses = subscriber.on_snapshot_status_change("r")
         assert await after(statuses, "pending") == ["pending"]
@@ -149,7 +150,7 @@ class SecondObjectContract(StoreFixtures):
             assert await latest_id(reader, "s") == parent
 
     async def test_a_change_by_the_other_is_told(self, store: SessionStore, other: SessionStore) -> None:
-        subscriber = able(store, SnapshotSubscriber)
+        subscriber: SnapshotSubscriber = able(store, SnapshotSubscriber)
         await put(store, "r", row(status="pending"))
         statuses = subscriber.on_snapshot_status_change("r")
         await after(statuses, "pending")
@@ -234,7 +235,7 @@ class SecondObjectContract(StoreFixtures):
                 closing()
 
     async def test_pruning_by_one_does_not_disturb_the_other(self, store: SessionStore, other: SessionStore) -> None:
-        catalogue = able(store, SessionCatalogue)
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
         history: list[Any] = []
         parent = None
         for turn in range(12):
@@ -285,7 +286,8 @@ class TenantContract(StoreFixtures):
         assert await latest_id(one, "t") is None
 
     async def test_removal_stays_within_the_tenant(self, tenant: Callable[[str], SessionStore]) -> None:
-        one, two = able(tenant("a"), SessionCatalogue), tenant("b")
+        one: SessionCatalogue = able(tenant("a"), SessionCatalogue)
+        two = tenant("b")
         for view in (tenant("a"), two):
             for turn in range(4):
                 await put(view, f"r{turn}", row(turn, snapshot=snapshot(said("secret", f"{turn}"))))
@@ -299,7 +301,8 @@ class TenantContract(StoreFixtures):
             assert exact(await found(two, f"r{number}")) == wanted
 
     async def test_a_subscription_is_to_a_row_of_ones_own(self, tenant: Callable[[str], SessionStore]) -> None:
-        one, two = tenant("a"), able(tenant("b"), SnapshotSubscriber)
+        one = tenant("a")
+        two: SnapshotSubscriber = able(tenant("b"), SnapshotSubscriber)
         await put(one, "r", row(status="pending"))
         async with asyncio.timeout(PATIENCE_S):
             assert [status async for status in two.on_snapshot_status_change("r")] == []
@@ -316,7 +319,7 @@ class ExportContract(StoreFixtures):
     async def test_an_exported_session_reads_back_the_same_elsewhere(
         self, store: SessionStore, tenant: Callable[[str], SessionStore]
     ) -> None:
-        exporter = able(store, SessionExporter)
+        exporter: SessionExporter = able(store, SessionExporter)
         history: list[Any] = []
         parent = None
         for turn in range(12):
@@ -336,7 +339,7 @@ class ExportContract(StoreFixtures):
         assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
         assert sum(line.count(b"x" * 5000) for line in lines) == 1
         target = tenant("elsewhere")
-        importer = able(target, SessionExporter)
+        importer: SessionExporter = able(target, SessionExporter)
         assert await importer.import_(lines) == "s"
         for name in [*(f"r{turn}" for turn in range(12)), "pending", "branch"]:
             assert exact(await found(target, name)) == exact(await found(store, name)), name
@@ -348,12 +351,12 @@ class ExportContract(StoreFixtures):
     async def test_an_export_that_is_cut_short_or_foreign_is_refused_and_nothing_is_written(
         self, store: SessionStore, tenant: Callable[[str], SessionStore]
     ) -> None:
-        exporter = able(store, SessionExporter)
+        exporter: SessionExporter = able(store, SessionExporter)
         for turn in range(3):
             await put(store, f"r{turn}", row(turn, snapshot=snapshot(said(f"m{turn}"))))
         lines = [line async for line in exporter.export("s")]
         target = tenant("elsewhere")
-        importer = able(target, SessionExporter)
+        importer: SessionExporter = able(target, SessionExporter)
         for broken in (lines[:-1], lines[:2], [], [b"{}"], [b"not json\n"], [*lines[:1], b"[]\n"], [*lines, lines[1]]):
             with pytest.raises(SessionRowError):
                 await importer.import_(broken)
@@ -383,7 +386,7 @@ class RedactionContract(StoreFixtures):
     """Words that were taken back are nowhere any more, and do not come back."""
 
     async def test_a_redaction_reaches_every_row_branch_and_journal(self, store: SessionStore) -> None:
-        redactor = able(store, SessionRedactor)
+        redactor: SessionRedactor = able(store, SessionRedactor)
         history: list[Any] = said("a", "the secret", "c", "d", "secret " + "x" * 5000)
         await put(store, "p", row(snapshot=snapshot(history)))
         await put(store, "q", row(1, parent_id="p", snapshot=snapshot([*history, *said("more")])))
@@ -409,7 +412,7 @@ class RedactionContract(StoreFixtures):
         assert exact(await found(store, "t")) == exact(kept), "another session is another matter"
 
     async def test_who_still_holds_the_old_words_saves_the_new_ones(self, store: SessionStore) -> None:
-        redactor = able(store, SessionRedactor)
+        redactor: SessionRedactor = able(store, SessionRedactor)
         history: list[Any] = said(*(f"m{n}" for n in range(6)), "the secret", "b")
         await put(store, "p", row(snapshot=snapshot(history, state={"note": "secret"})))
         read = (await found(store, "p")).snapshot
@@ -427,7 +430,7 @@ class RedactionContract(StoreFixtures):
         assert words(await found(store, "q"))[-3:] == ["the [gone]", "b", "c"]
 
     async def test_two_objects_keep_a_redaction(self, store: SessionStore, other: SessionStore) -> None:
-        redactor = able(other, SessionRedactor)
+        redactor: SessionRedactor = able(other, SessionRedactor)
         history: list[Any] = said("a", "the secret")
         await put(store, "p", row(snapshot=snapshot(history)))
         await redactor.redact("s", gone)
@@ -437,7 +440,7 @@ class RedactionContract(StoreFixtures):
             assert exact(await found(store, name)) == exact(await found(other, name))
 
     async def test_a_redaction_that_fails_changes_nothing(self, store: SessionStore) -> None:
-        redactor = able(store, SessionRedactor)
+        redactor: SessionRedactor = able(store, SessionRedactor)
         before = await put(store, "p", row(snapshot=snapshot(said("secret", "b", "c"))))
 
         def fails(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -450,14 +453,14 @@ class RedactionContract(StoreFixtures):
         assert exact(await found(store, "p")) == exact(before)
 
     async def test_a_redaction_of_nothing_is_nothing(self, store: SessionStore) -> None:
-        redactor = able(store, SessionRedactor)
+        redactor: SessionRedactor = able(store, SessionRedactor)
         assert await redactor.redact("nothing", gone) == 0
         before = await put(store, "p", row(snapshot=snapshot(said("a"))))
         assert await redactor.redact("s", gone) == 0
         assert exact(await found(store, "p")) == exact(before)
 
     async def test_what_was_redacted_may_be_redacted_again(self, store: SessionStore) -> None:
-        redactor = able(store, SessionRedactor)
+        redactor: SessionRedactor = able(store, SessionRedactor)
         history = said("a", "the secret")
         await put(store, "p", row(snapshot=snapshot(history)))
         await redactor.redact("s", gone)
@@ -475,7 +478,7 @@ class LeaseContract(StoreFixtures):
     """A queue for a session."""
 
     async def test_one_owner_at_a_time_in_the_order_in_which_they_came(self, store: SessionStore) -> None:
-        leases = able(store, SessionLease)
+        leases: SessionLease = able(store, SessionLease)
         first = await leases.acquire_lease("s", owner="first")
         assert first is not None
         order: list[str] = []
@@ -501,7 +504,7 @@ class LeaseContract(StoreFixtures):
             assert await leases.acquire_lease("s", owner="asks", wait=False) is None
 
     async def test_a_lease_that_is_taken_is_refused_at_once_to_who_does_not_wait(self, store: SessionStore) -> None:
-        leases = able(store, SessionLease)
+        leases: SessionLease = able(store, SessionLease)
         lease = await leases.acquire_lease("s", owner="a", wait=False)
         assert lease is not None
         assert await leases.acquire_lease("s", owner="b", wait=False) is None
@@ -513,7 +516,7 @@ class LeaseContract(StoreFixtures):
         assert again.ticket > lease.ticket
 
     async def test_a_lease_that_was_given_back_cannot_be_renewed(self, store: SessionStore) -> None:
-        leases = able(store, SessionLease)
+        leases: SessionLease = able(store, SessionLease)
         lease = await leases.acquire_lease("s", owner="a")
         assert lease is not None
         renewed = await leases.renew_lease(lease, ttl=100)
@@ -523,7 +526,7 @@ class LeaseContract(StoreFixtures):
             await leases.renew_lease(renewed)
 
     async def test_who_stops_waiting_gives_the_ticket_back(self, store: SessionStore) -> None:
-        leases = able(store, SessionLease)
+        leases: SessionLease = able(store, SessionLease)
         lease = await leases.acquire_lease("s", owner="a")
         assert lease is not None
         async with asyncio.TaskGroup() as group:
@@ -538,7 +541,7 @@ class LeaseContract(StoreFixtures):
             pytest.skip("no fixture `open_at`: no time passes in this store")
         clock = VirtualClock(autojump=False)
         store = open_at(clock)
-        leases = able(store, SessionLease)
+        leases: SessionLease = able(store, SessionLease)
         dead = await leases.acquire_lease("s", owner="dead", ttl=10)
         assert dead is not None
         await clock.advance(9)
@@ -562,7 +565,7 @@ class LeaseContract(StoreFixtures):
         if open_at is None:
             pytest.skip("no fixture `open_at`: no time passes in this store")
         store = open_at(VirtualClock())
-        leases = able(store, SessionLease)
+        leases: SessionLease = able(store, SessionLease)
         assert await leases.acquire_lease("s", owner="dead", ttl=10) is not None
         async with asyncio.timeout(PATIENCE_S):
             lease = await leases.acquire_lease("s", owner="b", ttl=10)
@@ -573,14 +576,15 @@ class LeaseContract(StoreFixtures):
             closing()
 
     async def test_leases_of_two_tenants_are_apart(self, tenant: Callable[[str], SessionStore]) -> None:
-        one, two = able(tenant("a"), SessionLease), able(tenant("b"), SessionLease)
+        one: SessionLease = able(tenant("a"), SessionLease)
+        two: SessionLease = able(tenant("b"), SessionLease)
         assert await one.acquire_lease("s", owner="x", wait=False) is not None
         assert await two.acquire_lease("s", owner="x", wait=False) is not None
         assert await one.acquire_lease("s", owner="y", wait=False) is None
 
     @pytest.mark.parametrize("ttl", [0, -1, float("nan"), "1"])
     async def test_a_lease_needs_an_owner_and_a_time(self, store: SessionStore, ttl: Any) -> None:
-        leases = able(store, SessionLease)
+        leases: SessionLease = able(store, SessionLease)
         with pytest.raises(SessionRowError):
             await leases.acquire_lease("s", owner="a", ttl=ttl)
         with pytest.raises(SessionRowError):

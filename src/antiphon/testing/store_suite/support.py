@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,8 +15,6 @@ from antiphon.clock import Clock
 from antiphon.jsonable import copy_json, encode_json
 from antiphon.snapshot.envelope import Snapshot
 from antiphon.store.base import IN_FLIGHT, Change, SessionSnapshot, SessionStore, SnapshotStatus
-
-T = TypeVar("T")
 
 PATIENCE_S = 15.0
 """How long an event may take that a store tells of."""
@@ -159,8 +157,8 @@ async def at_once(*coroutines: Any) -> list[Any]:
     return list(await asyncio.gather(*coroutines, return_exceptions=True))
 
 
-def able(store: object, capability: type[T]) -> T:
-    """The store, as one that can do this; else the test is skipped and says why."""
+def able(store: object, capability: Any) -> Any:
+    """The store, as one that fulfils this protocol; else the test is skipped and says why."""
     if not isinstance(store, capability):
         pytest.skip(f"this store has no {capability.__name__}")
     return store
