@@ -1,0 +1,128 @@
+"""A session's log: what was read of it so far, and reading on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+
+from antiphon.errors import CorruptStoreError, StoreSchemaError
+from antiphon.store.file.contents import Contents
+from antiphon.store.file.frames import HEADER, Gap, foreign, scan
+
+_NEAR = 8192  # bytes between two bodies that are read together rather than apart
+
+
+class Log:
+    """A log as far as it was read. It holds no descriptor: each use brings its own.
+
+    Attributes:
+        contents: What it says.
+        inode: Which file that was. Inode numbers are used again, so the last frame is compared too.
+        end: Where what was read ends.
+        checksum: That of the last frame.
+    """
+
+    __slots__ = ("_last", "checksum", "contents", "end", "inode")
+
+    def __init__(self) -> None:
+        self._begin(-1)
+
+    def _begin(self, inode: int) -> None:
+        self.contents = Contents()
+        self.inode = inode
+        self.end = 0
+        self.checksum = 0
+        self._last = (0, b"")  # where the last frame stands, and its header
+
+    def catch_up(self, fd: int) -> bool:
+        """Read what was added, or everything when the file is another one, or was cut back and written anew.
+
+        Returns:
+            Whether a frame stands behind something that is none. While a writer is at work that may be an illusion:
+            then nothing of it was taken in, unless `settled` was called for.
+
+        Raises:
+            CorruptStoreError: If a frame cannot be understood.
+            StoreSchemaError: If it is not a log of this version.
+        """
+        return self._read_on(fd, settled=False)
+
+    def catch_up_settled(self, fd: int) -> None:
+        """The same under the log's lock: what is damaged now stays damaged, and is named in `contents.lost`."""
+        self._read_on(fd, settled=True)
+
+    def _read_on(self, fd: int, *, settled: bool) -> bool:
+        status = os.fstat(fd)
+        at, header = self._last
+        if status.st_ino != self.inode or status.st_size < self.end or os.pread(fd, len(header), at) != header:
+            self._begin(status.st_ino)
+        elif status.st_size == self.end:
+            return False
+        data = read_at(fd, self.end, status.st_size - self.end)
+        is_first = True
+        for found in scan(data, self.end):
+            if isinstance(found, Gap):
+                if not settled:
+                    return True
+            else:
+                if is_first and self.end and found.previous != self.checksum:
+                    # Not the successor of what was read: a writer failed, cut its frame off, and others went on.
+                    self._begin(-1)
+                    return self._read_on(fd, settled=settled)
+                self.end, self.checksum, self._last = found.stop, found.checksum, (found.at, found.header)
+            is_first = False
+            self.contents.apply(found)
+        if self.end == 0 and data:
+            wrong = foreign(data[:8])
+            if wrong is not None:
+                raise StoreSchemaError(f"this is not a log of a session: {wrong}")
+        return False
+
+    def advance(self, data: bytes, checksum: int, last: int) -> None:
+        """Say that frames were appended, the last of them at the place `last`; `contents` has them already."""
+        start = last - self.end
+        self._last = (last, data[start : start + HEADER.size])
+        self.end += len(data)
+        self.checksum = checksum
+
+
+def read_at(fd: int, offset: int, size: int) -> bytes:
+    """`size` bytes of a file, or as many as there are."""
+    parts: list[bytes] = []
+    while size > 0:
+        part = os.pread(fd, size, offset)
+        if not part:
+            break
+        parts.append(part)
+        offset += len(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def fetch(fd: int, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+    """The bodies at these places of a file, in this order; neighbours are read together.
+
+    Raises:
+        CorruptStoreError: If the file ends before.
+    """
+    bodies: list[bytes] = [b""] * len(offsets)
+    order: Sequence[int] = range(len(offsets))
+    if any(offsets[index] < offsets[index - 1] for index in range(1, len(offsets))):
+        order = sorted(order, key=offsets.__getitem__)
+    first = 0
+    while first < len(order):
+        start = offsets[order[first]]
+        stop = start + sizes[order[first]]
+        last = first + 1
+        while last < len(order) and offsets[order[last]] - stop <= _NEAR:
+            stop = max(stop, offsets[order[last]] + sizes[order[last]])
+            last += 1
+        data = read_at(fd, start, stop - start)
+        if len(data) < stop - start:
+            raise CorruptStoreError(f"the log ends before byte {stop}") from OSError(errno.EIO, "short read")
+        for index in order[first:last]:
+            begin = offsets[index] - start
+            bodies[index] = data[begin : begin + sizes[index]]
+        first = last
+    return bodies

@@ -1,0 +1,25 @@
+"""The store in files against the suite that defines a store."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from antiphon.clock import Clock
+from antiphon.store import SessionStore
+from antiphon.store.file import FileSessionStore
+from antiphon.testing.store_contract import SessionStoreContract
+
+
+class TestFile(SessionStoreContract):
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> Callable[[], SessionStore]:
+        return lambda: FileSessionStore(tmp_path / "sessions")
+
+    @pytest.fixture
+    def reopen(self, open_store: Callable[[], SessionStore]) -> Callable[[], SessionStore]:
+        return open_store
+
+    @pytest.fixture
+    def open_at(self, tmp_path: Path) -> Callable[[Clock], SessionStore]:
+        return lambda clock: FileSessionStore(tmp_path / "sessions", clock=clock)
