@@ -1,6 +1,8 @@
 """Sessions in PostgreSQL."""
 
-from antiphon.store.postgres.connections import Pool
+# First of all: where psycopg is missing, it says what to install.
+from antiphon.store.postgres.driver import Pool  # isort: split
+
 from antiphon.store.postgres.session_store import PostgresSessionStore, open_url
 
 __all__ = ["Pool", "PostgresSessionStore", "open_url"]

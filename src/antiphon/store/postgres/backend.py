@@ -19,8 +19,8 @@ from psycopg.pq import TransactionStatus
 
 from antiphon.errors import MovedError, SessionStoreError
 from antiphon.store.backend import Job, Outcome, Reading, Wake, one_by_one
-from antiphon.store.postgres.connections import Connections, Pool
-from antiphon.store.postgres.driver import STATEMENTS, Connection, execute, is_lost, translated
+from antiphon.store.postgres.connections import Connections
+from antiphon.store.postgres.driver import STATEMENTS, Connection, Pool, execute, is_lost, translated
 from antiphon.store.postgres.listening import subscribe
 from antiphon.store.postgres.migrations import enter_schema, lock_key, migrate
 from antiphon.store.postgres.view import ReadView, WriteView, together

@@ -8,14 +8,14 @@ import weakref
 from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from antiphon.errors import SessionRowError
-from antiphon.store.postgres.driver import Connection
+from antiphon.store.postgres.driver import Connection, Pool
 
 _MOST_IDLE = 4
 
@@ -31,22 +31,6 @@ _PATIENCE: dict[str, str] = {
 
 _inherited: list[Connection] = []
 """A parent's connections in a forked child: closed here, they would end there."""
-
-
-class Pool(Protocol):
-    """What a store asks of a pool that it is handed; `psycopg_pool.ConnectionPool` fulfils it."""
-
-    def getconn(self, timeout: float | None = None) -> Any:
-        """A connection for a while."""
-        ...
-
-    def putconn(self, conn: Any) -> None:
-        """Give it back."""
-        ...
-
-    def check(self) -> None:
-        """Part with connections that are broken."""
-        ...
 
 
 def settle_dsn(dsn: str) -> str:

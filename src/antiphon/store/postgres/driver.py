@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.resources import files
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from antiphon.errors import ContendedError, MissingExtraError, SessionStoreError, StoreSchemaError
 
@@ -18,6 +18,22 @@ except ImportError as missing:
 
 Connection: TypeAlias = "psycopg.Connection[Any]"
 Cursor: TypeAlias = "psycopg.Cursor[TupleRow]"
+
+
+class Pool(Protocol):
+    """What a store asks of a pool that it is handed; `psycopg_pool.ConnectionPool` fulfils it."""
+
+    def getconn(self, timeout: float | None = None) -> Any:
+        """A connection for a while."""
+        ...
+
+    def putconn(self, conn: Any) -> None:
+        """Give it back."""
+        ...
+
+    def check(self) -> None:
+        """Part with connections that are broken."""
+        ...
 
 
 @contextmanager

@@ -76,9 +76,14 @@ def migrate(connection: Connection, schema: str, steps: Sequence[str] = STEPS) -
 
 def _version(connection: Connection, schema: str, newest: int) -> int:
     """The schema's version; 0 when it is not there, or empty."""
-    table = sql.Identifier(schema, "store_version")
-    if _one(connection, b"SELECT to_regclass(%(name)s)", {"name": table.as_string(None)}) is None:
+    # From the catalogue itself: `to_regclass` may answer from a cache that is older than the lock waited for.
+    there = (
+        b"SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        b" WHERE n.nspname = %(schema)s AND c.relname = 'store_version'"
+    )
+    if _one(connection, there, {"schema": schema}) is None:
         return 0
+    table = sql.Identifier(schema, "store_version")
     version = _one(connection, sql.SQL("SELECT max(version) FROM {}").format(table).as_bytes(None))
     if not isinstance(version, int):
         raise StoreSchemaError(f"the schema {schema!r} has a table store_version that is not ours: use another schema")
@@ -96,9 +101,9 @@ def _make(connection: Connection, schema: str) -> None:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(name))
     taken = execute(
         connection,
-        b"SELECT relname FROM pg_class WHERE relnamespace = %(schema)s::regnamespace"
-        b" AND relname = ANY('{sessions,snapshots,messages,blobs,masks,notes}') ORDER BY relname LIMIT 1",
-        {"schema": name.as_string(None)},
+        b"SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %(schema)s"
+        b" AND c.relname = ANY('{sessions,snapshots,messages,blobs,masks,notes}') ORDER BY c.relname LIMIT 1",
+        {"schema": schema},
     ).fetchone()
     if taken is not None:
         raise StoreSchemaError(f"the schema {schema!r} has a table {taken[0]!r} that is not ours: use another schema")

@@ -10,7 +10,7 @@ from antiphon.store.base import EXPIRES_AFTER
 from antiphon.store.core import StoreCore
 from antiphon.store.line_store import LineStore
 from antiphon.store.postgres.backend import Erasure, PostgresBackend
-from antiphon.store.postgres.connections import Pool
+from antiphon.store.postgres.driver import Pool
 from antiphon.store.tenants import Prefix
 
 _LONGEST_SCHEMA = 63  # PostgreSQL cuts longer names
