@@ -85,8 +85,8 @@ def test_tuples_subclasses_and_buffers_become_plain() -> None:
 @pytest.mark.parametrize(
     ("value", "path", "why"),
     [
-        ({"a": [1, {"b": math.nan}]}, "root.a[1].b", "nan"),
-        ([-math.inf], "root[0]", "-inf"),
+        ({"a": [1, {"b": math.nan}]}, "root.a[1].b", "NaN"),
+        ([-math.inf], "root[0]", "-Infinity"),
         ({"a": 2**64}, "root.a", "18446744073709551616"),
         ({"a": -(2**63) - 1}, "root.a", "64 bits"),
         ({"a": 10**5000}, "root.a", "an integer of 16610 bits"),

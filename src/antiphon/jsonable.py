@@ -7,6 +7,7 @@ copy* shares immutable leaves with the original and compares with `==` at C spee
 
 from __future__ import annotations
 
+import json
 import math
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
@@ -86,7 +87,8 @@ def _number(value: float) -> float:
             raise _RefusedError(f"is {told}, more than 64 bits: store it as a string")
         return int(value)
     if not math.isfinite(value):
-        raise _RefusedError(f"is {value!r}, which JSON does not know")
+        told = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        raise _RefusedError(f"is {told}, which is not JSON")
     return float(value)
 
 
@@ -214,6 +216,7 @@ def decode_json(data: bytes) -> Any:
     """The value that `encode_json` (or Strands' session files) wrote.
 
     Raises:
+        NotJsonError: If `data` is what Python's `json` writes of NaN, an infinity or a lone surrogate; it names the path.
         ValueError: If `data` is not JSON in UTF-8, or a marked value is not base64.
     """
     try:
@@ -221,4 +224,14 @@ def decode_json(data: bytes) -> Any:
         # Most of what is stored has no bytes at all, and then one look at the text saves the walk.
         return _from_disk(value) if BYTES_MARK.encode() in data else value
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        _refuse_by_name(data)
         raise ValueError(str(error)) from error
+
+
+def _refuse_by_name(data: bytes) -> None:
+    """Raise `NotJsonError` when `data` is damaged only in the eyes of a strict reader."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    copy_json(value)

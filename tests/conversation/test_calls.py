@@ -127,7 +127,7 @@ def test_a_name_that_no_tool_can_have_is_made_legal_and_refused_by_its_own_words
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"level": float("nan")}, "input.level is nan"),
+        ({"level": float("nan")}, "input.level is NaN"),
         ({"id": 2**64}, "input.id is 18446744073709551616, more than 64 bits"),
         ({"text": SURROGATE}, "input.text contains a lone surrogate"),
         ({"sound": b"pcm"}, "input.sound is bytes"),

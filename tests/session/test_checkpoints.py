@@ -1,10 +1,11 @@
 """Checkpoints: listed, restored, deleted; and the tree they make."""
 
 import json
+import re
 
 import pytest
 
-from antiphon.errors import CorruptSnapshotError, InvalidIdError, InvalidInputError
+from antiphon.errors import CorruptSnapshotError, InvalidIdError, InvalidInputError, InvalidTypeError
 from antiphon.ids import new_uuid7
 from antiphon.session import SnapshotSessionManager, read_tree
 from antiphon.storage import InMemoryStorage, LocalFileStorage
@@ -54,6 +55,12 @@ async def test_paging_reads_no_snapshot(manager, storage):
 @pytest.mark.parametrize("limit", [0, -1])
 async def test_a_limit_below_one_is_an_error(limit, manager):
     with pytest.raises(InvalidInputError, match="limit"):
+        await manager.list_snapshot_ids(LiveAgent(manager), limit=limit)
+
+
+@pytest.mark.parametrize("limit", [1.5, "2", True, [1]])
+async def test_a_limit_that_is_no_integer_is_an_error_by_name(limit, manager):
+    with pytest.raises(InvalidTypeError, match=re.escape(f"limit={limit!r}")):
         await manager.list_snapshot_ids(LiveAgent(manager), limit=limit)
 
 

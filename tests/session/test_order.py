@@ -33,6 +33,28 @@ def start(coroutine):
     return asyncio.get_running_loop().create_task(coroutine)
 
 
+async def test_two_agents_of_one_id_that_save_in_turns_are_told_of_in_the_log_once(manager, storage, caplog):
+    first, second = LiveAgent(manager), LiveAgent(manager)
+    await second.add("by the second")
+    assert caplog.messages == []
+    for text in ("by the first", "and again"):
+        await first.add(text)
+    (told,) = caplog.messages
+    assert "two agents with agent_id='default' are in use" in told
+    assert texts_at_rest(storage) == ["by the first", "and again"]
+
+
+async def test_nothing_is_said_of_an_agent_that_another_takes_over_from_or_that_has_another_id(manager, caplog):
+    first = LiveAgent(manager)
+    await first.add("one")
+    other = LiveAgent(manager, agent_id="other")
+    second = LiveAgent(manager)
+    await second.add("two")
+    await other.add("three")
+    assert second.texts() == ["one", "two"]
+    assert "two agents" not in caplog.text
+
+
 async def test_an_older_state_never_overwrites_a_newer_one(manager, storage):
     agent = LiveAgent(manager)
     gate = storage.hold()

@@ -1,9 +1,11 @@
 """Session folders that Strands 1.62 wrote open as they are. The fixtures follow its documented layout."""
 
 import json
+import re
 
 import pytest
 
+from antiphon.errors import CorruptSnapshotError, SnapshotException
 from antiphon.ids import new_uuid7
 from antiphon.session import SnapshotSessionManager, read_tree
 from antiphon.storage import LocalFileStorage
@@ -110,3 +112,20 @@ async def test_what_we_write_has_the_five_parts_that_strands_reads(tmp_path):
     assert envelope["created_at"].endswith("Z")
     assert set(envelope["data"]) == set(agent_data([]))
     assert [message["content"][0]["text"] for message in envelope["data"]["messages"]] == ["Hi", "there"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (float("nan"), "data.state.price[1] is NaN, which is not JSON"),
+        (float("inf"), "data.state.price[1] is Infinity, which is not JSON"),
+        (2**64, "data.state.price[1] is 18446744073709551616, more than 64 bits: store it as a string"),
+    ],
+)
+def test_a_number_that_strands_writes_and_json_cannot_carry_is_named_with_its_path(kind, value, why, tmp_path):
+    strands_file(tmp_path, "snapshot_latest.json", agent_data([said("Hi")], state={"price": [1, value]}))
+    with pytest.raises(SnapshotException, match=re.escape(why)) as refused:
+        kind(SnapshotSessionManager("old", storage=LocalFileStorage(tmp_path)))
+    assert "snapshot_latest.json" in str(refused.value)
+    assert not isinstance(refused.value, CorruptSnapshotError)

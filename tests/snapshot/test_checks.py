@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import SnapshotException
-from antiphon.snapshot import LIVE, TURNS, Snapshot
+from antiphon.snapshot import LIVE, TURNS, Snapshot, register_upgrade
 from antiphon.snapshot.checks import check_messages, check_snapshot, check_system_prompt
 
 USE = {"toolUseId": "t-1", "name": "lights", "input": {"on": True}}
@@ -104,7 +104,7 @@ IN_USE, IN_RESULT = r"data\.messages\[0\]\.content\[1\]\.toolUse", r"data\.messa
         (with_result(content=[{"text": None}]), rf"{IN_RESULT}\.content\[0\]\.text is null"),
         ({"state": []}, r"data\.state is list"),
         ({"state": {"x": b""}}, r"data\.state\.x is bytes"),
-        ({"state": {"x": float("nan")}}, r"data\.state\.x is nan"),
+        ({"state": {"x": float("nan")}}, r"data\.state\.x is NaN, which is not JSON"),
         ({"conversation_manager_state": "X"}, r"data\.conversation_manager_state is str"),
         ({"conversation_manager_state": {"__name__": 1}}, r"conversation_manager_state\.__name__ is int"),
         ({"conversation_manager_state": {"removed_message_count": -1}}, "removed_message_count is -1"),
@@ -137,3 +137,23 @@ def test_only_an_agents_snapshot_in_this_schema_can_be_loaded() -> None:
 def test_the_path_begins_where_the_caller_says() -> None:
     with pytest.raises(SnapshotException, match=r"^messages\[0\] is int"):
         check_messages([1], "messages")
+
+
+def test_a_snapshot_of_an_older_schema_is_upgraded_wherever_it_comes_from() -> None:
+    def rename(old: dict[str, Any]) -> dict[str, Any]:
+        old["data"]["messages"] = old["data"].pop("turns")
+        return old
+
+    register_upgrade("0.0", "1.0", rename)
+    turns = [{"role": "user", "content": [{"text": "Hi"}]}]
+    old = Snapshot("agent", "0.0", {"turns": turns}, {})
+    for kind in (TURNS, LIVE):
+        assert check_snapshot(old, kind) == {"messages": turns}
+        assert check_snapshot(Snapshot.from_dict(old.to_dict()), kind) == {"messages": turns}
+        assert check_snapshot(Snapshot.from_json(old.to_json()), kind) == {"messages": turns}
+    assert (old.schema_version, old.data) == ("0.0", {"turns": turns})
+
+
+def test_an_older_schema_without_a_way_up_is_refused_by_its_version() -> None:
+    with pytest.raises(SnapshotException, match=r"'0\.1'.*no upgrade is registered"):
+        check_snapshot(Snapshot("agent", "0.1", {}, {}), TURNS)

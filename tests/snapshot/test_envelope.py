@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -84,8 +85,8 @@ def test_tuples_become_lists_and_every_kind_of_bytes_becomes_bytes() -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (math.nan, "nan"),
-        (math.inf, "inf"),
+        (math.nan, "NaN"),
+        (math.inf, "Infinity"),
         (2**64, "64 bits"),
         ("\ud800", "lone surrogate"),
         ({1: 2}, "key 1"),
@@ -180,14 +181,40 @@ def test_bytes_that_were_cut_short_or_overwritten_are_corrupt_or_malformed_and_n
         b"\x00" * 100,
         b"\xff\xfe{",
         b"[" * 100_000,
-        b'{"a": NaN}',
-        b'{"a":"\\ud800"}',
     ],
-    ids=range(10),
+    ids=range(8),
 )
 def test_bytes_that_are_no_json_object_are_corrupt(stored: bytes) -> None:
     with pytest.raises(CorruptSnapshotError):
         Snapshot.from_json(stored)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("NaN", "data.state.a[0] is NaN, which is not JSON"),
+        ("-Infinity", "data.state.a[0] is -Infinity, which is not JSON"),
+        ("1e999", "data.state.a[0] is Infinity, which is not JSON"),
+        (r'"\ud800"', "data.state.a[0] contains a lone surrogate"),
+    ],
+)
+def test_what_pythons_json_writes_and_no_other_reads_is_named_with_its_path_and_not_called_corrupt(
+    value: str, why: str
+) -> None:
+    stored = Snapshot("agent", "1.0", {"state": {"a": ["?"]}}, {}).to_json().replace(b'"?"', value.encode())
+    with pytest.raises(SnapshotException, match=re.escape(why)) as refused:
+        Snapshot.from_json(stored)
+    assert not isinstance(refused.value, CorruptSnapshotError)
+    with pytest.raises(CorruptSnapshotError):
+        Snapshot.from_json(stored[:-1])
+
+
+@pytest.mark.parametrize("name", ["data", "app_data"])
+@pytest.mark.parametrize("value", [None, 5, [], "text"])
+def test_data_that_is_no_dict_is_refused_at_once(name: str, value: Any) -> None:
+    parts: dict[str, Any] = {"data": {}, "app_data": {}, name: value}
+    with pytest.raises(SnapshotException, match=f"^{name} is {type(value).__name__}, not dict$"):
+        Snapshot("agent", "1.0", **parts)
 
 
 def test_marked_bytes_that_are_not_base64_are_corrupt() -> None:

@@ -1,5 +1,7 @@
 """Which fields a snapshot of each kind of agent holds."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,3 +51,23 @@ def test_kinds_are_values() -> None:
     assert (TURNS.name, TURNS.live) == ("Agent", False)
     assert (LIVE.name, LIVE.live) == ("BidiAgent", True)
     assert len({TURNS, LIVE}) == 2
+
+
+@pytest.mark.parametrize("kind", [TURNS, LIVE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"preset": ["session"]},
+        {"preset": 5},
+        {"preset": {}},
+        {"include": 5},
+        {"exclude": 0},
+        {"include": "messages"},
+        {"include": [[]]},
+        {"include": [None]},
+    ],
+    ids=repr,
+)
+def test_what_names_no_preset_or_fields_is_a_snapshot_exception(kind: AgentKind, arguments: dict[str, Any]) -> None:
+    with pytest.raises(SnapshotException):
+        resolve_fields(kind, **arguments)

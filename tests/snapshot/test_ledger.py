@@ -112,7 +112,7 @@ def test_a_message_that_cannot_be_stored_is_named_and_leaves_the_ledger_as_it_wa
     before = list(ledger.encoded)
     messages[2]["metadata"]["heard_ms"] = float("nan")
     messages[0]["content"][0]["text"] = "edited"
-    with pytest.raises(SnapshotException, match=r"data\.messages\[2\]\.metadata\.heard_ms is nan"):
+    with pytest.raises(SnapshotException, match=r"data\.messages\[2\]\.metadata\.heard_ms is NaN"):
         ledger.update_at_once(messages)
     assert ledger.encoded == before
     messages[2]["metadata"]["heard_ms"] = 1.0

@@ -320,7 +320,7 @@ async def test_a_tool_whose_stream_is_no_stream_gives_an_error_result():
         ({"status": "success", "content": "words"}, "content is not a list of dicts"),
         ({"status": "success", "content": ["words"]}, "content is not a list of dicts"),
         (success({"json": {"when": datetime(2026, 1, 1, tzinfo=UTC)}}), "content[0].json.when is datetime.datetime"),
-        (success({"text": "fine"}, {"json": {"at": [math.nan]}}), "content[1].json.at[0] is nan"),
+        (success({"text": "fine"}, {"json": {"at": [math.nan]}}), "content[1].json.at[0] is NaN"),
         (success({"text": "\ud800"}), "content[0].text contains a lone surrogate"),
         (success({"json": {1: 2}}), "content[0].json"),
     ],

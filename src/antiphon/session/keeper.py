@@ -113,6 +113,7 @@ class Keeper:
         retrier: Tries again where saves may fail for a while.
         failures: Saves that failed in a row.
         checkpoint_owed: Whether a trigger fired and its checkpoint could not be written yet.
+        warned: Whether somebody was told that another agent has the same id.
     """
 
     def __init__(self, writer: Writer, clock: Clock) -> None:
@@ -122,6 +123,7 @@ class Keeper:
         self.retrier = Retrier(clock)
         self.failures = 0
         self.checkpoint_owed = False
+        self.warned = False
         self._clock = clock
         self._numbers = itertools.count(1)
         self._desk = _Desk()

@@ -14,6 +14,8 @@ from antiphon.session.health import SaveHealth
 from antiphon.session.keeper import Keeper
 from antiphon.session.retry import pause_after
 
+ATTEMPT_BOUND_S = 2.0
+"""How long a save that is tried again later may hold up the hooks of a call."""
 STOP_BOUND_S = 5.0
 """How long the end of a call tries to save what could not be saved before."""
 
@@ -112,7 +114,8 @@ class Saver:
         async def again() -> bool:
             return await self._attempt_and_tell(agent, keeper, whole) is None
 
-        if await self._attempt_and_tell(agent, keeper, save) is not None:
+        deadline = self.clock.now() + ATTEMPT_BOUND_S
+        if await self._attempt_and_tell(agent, keeper, save, deadline) is not None:
             keeper.retrier.start(again, keeper.failures)
 
     async def save_within_bound(self, agent: LocalAgent, keeper: Keeper, save: Save) -> None:

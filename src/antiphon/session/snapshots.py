@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import Message
-from antiphon.errors import InvalidInputError, InvalidTypeError, SnapshotException
+from antiphon.errors import InvalidInputError, InvalidTypeError, SnapshotException, StorageError
 from antiphon.hooks.events import (
     AfterInvocationEvent,
     AgentInitializedEvent,
@@ -123,8 +123,6 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
         """How the saves are doing."""
         return replace(self._saver.health, behind=any(keeper.failures for keeper in list(self._keepers.values())))
 
-    # --- hooks ---
-
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         """Restore on the agent's initialised event, and save at the moments of the policy."""
         registry.add_callback(AgentInitializedEvent, self._on_initialized, order=HookOrder.SDK_FIRST)
@@ -148,6 +146,8 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
     async def _on_journal(self, event: JournalChangedEvent[AgentT_contra]) -> None:
         if self._policy(event.agent) == "message":
             await self._save(event.agent, Save(journal=True))
+            if self._keeper(event.agent).failures:
+                event.unsaved = self._saver.health.last_error or StorageError("the journal is not written yet")
 
     async def _on_invocation(self, event: AfterInvocationEvent[AgentT_contra]) -> None:
         await self._save_at_boundary(event.agent, event.result)
@@ -167,8 +167,6 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             save = replace(save, latest=True)
         if save:
             await self._saver.save_within_bound(agent, keeper, save)
-
-    # --- saving ---
 
     def _policy(self, agent: AgentT_contra) -> SaveLatestStrategy:
         return self._save_latest_on or ("message" if agent.kind.live else "invocation")
@@ -213,12 +211,24 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
 
     async def _save(self, agent: AgentT_contra, save: Save, result: object = None) -> None:
         keeper = self._keeper(agent)
+        self._warn_of_namesake(agent, keeper)
         if self._on_error(agent) == "retry":
             await self._saver.save_or_retry(agent, keeper, save, self._latest(agent))
         else:
             await self._saver.save_or_raise(agent, keeper, save, result)
 
-    # --- the synchronous contract, and its twins ---
+    def _warn_of_namesake(self, agent: AgentT_contra, keeper: Keeper) -> None:
+        """Say once that `agent` overwrites what an agent of the same id, made after it, goes on from."""
+        others = [other for other in list(self._keepers) if other.agent_id == agent.agent_id]
+        if keeper.warned or not others or others[-1] is agent:
+            return
+        keeper.warned = True
+        _log.warning(
+            "session %r: two agents with agent_id=%r are in use, and overwrite each other's saves: the session goes on "
+            "with what is saved last. Give each an agent_id of its own, or use one of them only",
+            self.session_id,
+            agent.agent_id,
+        )
 
     def initialize(self, agent: AgentT_contra, **kwargs: Any) -> None:
         """Restore the agent from its latest snapshot and the journal beside it, if the session knows it.
@@ -303,8 +313,6 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             raise
         self._saver.succeeded()
 
-    # --- checkpoints ---
-
     async def list_snapshot_ids(
         self, agent: AgentT_contra, *, limit: int | None = None, start_after: str | None = None
     ) -> list[str]:
@@ -316,9 +324,12 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             start_after: Only those after this one: the last id of the page before.
 
         Raises:
+            InvalidTypeError: If `limit` is not an integer.
             InvalidInputError: If `limit` is less than 1, or `start_after` is no snapshot id.
             StorageError: If the storage cannot be read.
         """
+        if limit is not None and type(limit) is not int:
+            raise InvalidTypeError(f"limit={limit!r} is {type(limit).__name__}, not an integer")
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit!r} is less than 1: leave it out for all")
         after = "" if start_after is None else checked_snapshot_id(start_after)

@@ -86,8 +86,8 @@ def read_snapshot(key: str, data: bytes) -> StoredSnapshot:
         SnapshotException: If it is whole, but not one that this version can read.
     """
     try:
-        head = msgspec.json.decode(data, type=StoredHead)
         snapshot = Snapshot.from_json(data)
+        head = msgspec.json.decode(data, type=StoredHead)
     except SnapshotException as error:
         raise located(error, key) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -27,6 +27,7 @@ def check_snapshot(snapshot: Snapshot, kind: AgentKind) -> dict[SnapshotField, A
     """
     if not isinstance(snapshot, Snapshot):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SnapshotException(f"expected a Snapshot, got {type(snapshot).__name__}")
+    snapshot = snapshot.upgraded()
     snapshot.validate()
     if snapshot.scope != "agent":
         raise SnapshotException(f"Expected snapshot scope 'agent', got {snapshot.scope!r}")

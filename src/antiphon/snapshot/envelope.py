@@ -32,6 +32,9 @@ class Snapshot:
         data: The agent's fields by name (`SnapshotField`); JSON and bytes.
         app_data: What belongs to the application; JSON and bytes, kept as it is.
         created_at: UTC ISO-8601 with microseconds and `Z`; now, when it is left empty.
+
+    Raises:
+        SnapshotException: If `data` or `app_data` is not a dict.
     """
 
     scope: SnapshotScope
@@ -41,6 +44,8 @@ class Snapshot:
     created_at: str = ""
 
     def __post_init__(self) -> None:
+        for name in ("data", "app_data"):
+            _check_type(name, getattr(self, name), dict)
         if not self.created_at:
             object.__setattr__(self, "created_at", iso_utc(SYSTEM_CLOCK.utc()))
 
@@ -50,13 +55,18 @@ class Snapshot:
         Raises:
             SnapshotException: If the version or the scope is unknown, or a part has the wrong type.
         """
-        check_version(self.schema_version)
+        check_version(self.schema_version, known=UPGRADES)
         if self.scope not in _SCOPES:
             raise SnapshotException(f"Invalid snapshot scope: {self.scope!r}. Valid scopes: {sorted(_SCOPES)}")
-        for name, kind in (("created_at", str), ("data", dict), ("app_data", dict)):
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                raise SnapshotException(f"{name} is {type(value).__name__}, not {kind.__name__}")
+        _check_type("created_at", self.created_at, str)
+
+    def upgraded(self) -> Snapshot:
+        """This snapshot in the current schema: itself, when it is in it. Else a copy.
+
+        Raises:
+            SnapshotException: If its version is unknown, or the upgrades made something else of it.
+        """
+        return self if self.schema_version == SCHEMA_VERSION else Snapshot.from_dict(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """The parts by name, in the order on disk. Nothing is copied."""
@@ -98,7 +108,7 @@ class Snapshot:
 
         Raises:
             CorruptSnapshotError: If `data` is not a JSON object: cut short, overwritten, or something else.
-            SnapshotException: If it is one, but not a snapshot that can be read.
+            SnapshotException: If it is one, but not a snapshot that can be read. NaN is named with its path.
         """
         envelope = _decoded(data)
         if not isinstance(envelope, dict):
@@ -106,9 +116,18 @@ class Snapshot:
         return _from_private(cast("dict[str, Any]", envelope))
 
 
+def _check_type(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise SnapshotException(f"{name} is {type(value).__name__}, not {kind.__name__}")
+
+
 def _decoded(data: bytes) -> Any:
     try:
         return decode_json(data)
+    except NotJsonError as error:
+        raise SnapshotException(
+            f"{error}: the snapshot is whole, but another library wrote what no JSON reader takes"
+        ) from error
     except ValueError as error:
         raise CorruptSnapshotError(f"Failed to deserialize snapshot ({len(data)} bytes): {error}") from error
 

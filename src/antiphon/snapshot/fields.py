@@ -73,7 +73,7 @@ def resolve_fields(
     wanted: set[SnapshotField] = _names(kind, "include", include)
     unwanted: set[SnapshotField] = _names(kind, "exclude", exclude)
     if preset is not None:
-        if preset not in kind.presets:
+        if not isinstance(cast("object", preset), str) or preset not in kind.presets:
             raise SnapshotException(f"Invalid snapshot preset: {preset!r}. Valid presets: {sorted(kind.presets)}")
         wanted |= set(kind.presets[preset])
     chosen: tuple[SnapshotField, ...] = tuple(name for name in kind.fields if name in wanted and name not in unwanted)
@@ -85,9 +85,9 @@ def resolve_fields(
 
 
 def _names(kind: AgentKind, argument: str, names: Collection[SnapshotField] | None) -> set[SnapshotField]:
-    if isinstance(names, str):
-        raise SnapshotException(f"{argument}={names!r} is a string: give a list of fields")
-    chosen = names or ()
+    chosen: Collection[SnapshotField] = () if names is None else names
+    if isinstance(chosen, str) or not isinstance(cast("object", chosen), Collection):
+        raise SnapshotException(f"{argument}={names!r} is {type(names).__name__}: give a list of fields")
     for name in chosen:
         if cast("object", name) not in kind.fields:
             raise SnapshotException(f"Invalid snapshot field: {name!r}. Valid fields: {sorted(kind.fields)}")

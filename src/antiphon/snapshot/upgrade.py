@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from antiphon.errors import InvalidInputError, SnapshotException
@@ -34,6 +34,10 @@ class Upgrades:
     def __init__(self, current: str = SCHEMA_VERSION) -> None:
         self._current = current
         self._steps: dict[str, tuple[str, Upgrade]] = {}
+
+    def __contains__(self, version: object) -> bool:
+        """Whether a step leads up from `version`."""
+        return version in self._steps
 
     def register(self, from_version: str, to_version: str, upgrade: Upgrade) -> None:
         """Register a step. A second one from the same version replaces the first.
@@ -70,7 +74,7 @@ class Upgrades:
         return envelope
 
 
-def check_version(version: object, current: str = SCHEMA_VERSION, *, known: Any = ()) -> None:
+def check_version(version: object, current: str = SCHEMA_VERSION, *, known: Container[object] = ()) -> None:
     """Refuse a version that is neither current nor among `known`.
 
     Raises:
@@ -89,7 +93,7 @@ def check_version(version: object, current: str = SCHEMA_VERSION, *, known: Any 
 
 
 UPGRADES = Upgrades()
-"""What `Snapshot.from_dict` applies."""
+"""What every reader of snapshots applies."""
 
 
 def register_upgrade(from_version: str, to_version: str, upgrade: Upgrade) -> None:
