@@ -152,8 +152,6 @@ class Agent(BaseAgent):
     ) -> None:
         self.hooks.add_callback(event_type, callback, order=order)
 
-    # --- invocations ---
-
     def __call__(
         self, prompt: AgentInput = None, *, invocation_state: dict[str, Any] | None = None, limits: Limits | None = None
     ) -> AgentResult:
@@ -308,8 +306,6 @@ class Agent(BaseAgent):
         )
         await self.hooks.invoke_callbacks_async(after)
         return after.resume
-
-    # --- snapshots and the journal ---
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         super().load_snapshot(snapshot)

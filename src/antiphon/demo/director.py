@@ -95,8 +95,6 @@ class Director:
         show.claim("all claims hold" if not failed else "see above", holds=not failed)
         return 1 if failed else 0
 
-    # ------------------------------------------------------------------ processes
-
     def _command(self, phase: str, *more: str) -> list[str]:
         clips = ["--clips", str(self._clips)] if self._clips else ["--text"]
         return [sys.executable, "-m", "antiphon.demo", "--dir", str(self._folder), *clips, "--phase", phase, *more]
@@ -139,8 +137,6 @@ class Director:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-    # ------------------------------------------------------------------ what is shown
 
     def _show(self, news: News) -> None:
         show = self._screen
@@ -193,8 +189,6 @@ class Director:
             if call["who"] == "call" and result.get("status") == "error":
                 values = ", ".join(f"{key}={value!r}" for key, value in call["input"].items())
                 show.entry("⚙", "under way", f"{call['name']}({values}): {result['text']}", "yellow")
-
-    # ------------------------------------------------------------------ what is checked
 
     def _claim(self, text: str, *, holds: bool) -> None:
         self._claims.append({"text": text, "holds": holds})

@@ -222,8 +222,6 @@ class _Speaker:
         self._task: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
-    # ------------------------------------------------------------------ begin and end
-
     def begin(self) -> None:
         """Play what comes, until `end`."""
         # The supervised task of this stream: `end` waits for it, and its failure is raised to whoever gives the next event.
@@ -253,8 +251,6 @@ class _Speaker:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
-
-    # ------------------------------------------------------------------ what comes in
 
     @property
     def playing(self) -> bool:
@@ -311,8 +307,6 @@ class _Speaker:
             if not track.cut:
                 track.cut = True
                 self._agent.played(track.response_id, self._ms(track))
-
-    # ------------------------------------------------------------------ what goes out
 
     def spans(self) -> list[Span]:
         """Where the responses lie in the file."""

@@ -135,9 +135,6 @@ def _answer(text: str, messages: Messages, tools: Sequence[Tool], depth: int, *,
     return Decision(text=not_understood(text, tools))
 
 
-# ---- tools
-
-
 def best_match(said: Utterance, tools: Sequence[Tool]) -> Match | None:
     """The tool that an utterance fits, if it fits one well enough."""
     matches = [match_tool(said, tool) for tool in tools if tool.sayable]
@@ -253,9 +250,6 @@ def _complete(tool: Tool, values: tuple[dict[str, Any], ...], refused: set[str])
     return Decision(calls=tuple((tool.name, each) for each in values))
 
 
-# ---- questions
-
-
 def _open_question(messages: Messages, tools: Sequence[Tool], depth: int) -> Ask | None:
     """What our last message asked for. It is found by thinking again what we thought then."""
     if depth >= _MOST_QUESTIONS or not messages or messages[-1]["role"] != "assistant":
@@ -318,9 +312,6 @@ def _last_of(messages: Messages, role: str, *, with_text: bool = False) -> int |
         if messages[index]["role"] == role and (not with_text or text_of(messages[index]).strip()):
             return index
     return None
-
-
-# ---- results
 
 
 def _tell_results(results: Sequence[ToolResult], messages: Messages) -> str:
