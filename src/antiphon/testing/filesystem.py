@@ -35,8 +35,8 @@ def _partly(node: _Node, written: bytes, chance: random.Random) -> bytes:
 class UnsyncedFileSystem(FileSystem):
     """Real files, and an account of what a power cut would leave of them.
 
-    Hand it to `LocalFileStorage` or `FileSessionStore` as `filesystem=`. What was never flushed (a file's data, a name in a folder) is
-    lost in `crash()`. All that stood in a folder when it was first opened counts as flushed.
+    Hand it to `LocalFileStorage` or `FileSessionStore` as `filesystem=`. What was never flushed (a file's data, a name in
+    a folder) is lost in `crash()`. All that stood in a folder when it was first opened counts as flushed.
 
     Attributes:
         counts: How often each operation was carried out, by the name of its method (`sync`, `sync_folder`, `replace`,

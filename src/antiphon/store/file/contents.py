@@ -55,6 +55,23 @@ class Line:
         return before - (len(offsets) - offsets.count(0))
 
 
+class Waste:
+    """The account of what nobody needs any more in a log.
+
+    Attributes:
+        dead: About how many bytes, messages aside.
+        dropped: How many rows were removed since somebody looked for messages that no row names.
+        costs: How many bytes of the log each row takes.
+    """
+
+    __slots__ = ("costs", "dead", "dropped")
+
+    def __init__(self) -> None:
+        self.dead = 0
+        self.dropped = 0
+        self.costs: dict[str, int] = {}
+
+
 class Contents:
     """A session.
 
@@ -72,27 +89,12 @@ class Contents:
         last_line: No line has a greater number.
         is_named: Whether the log's name is known to be durable.
         lost: Damage that was found.
-        dead: About how many bytes of the log nobody needs any more, messages aside.
-        dropped: How many rows were removed since somebody looked for messages that no row names.
+        waste: What nobody needs any more.
     """
 
     __slots__ = (
-        *(
-            "begun",
-            "blobs",
-            "dead",
-            "dropped",
-            "is_named",
-            "keys",
-            "last_line",
-            "lines",
-            "lost",
-            "mark",
-            "masks",
-            "newest",
-            "rows",
-        ),
-        *("_costs", "_ordered", "session_id", "uid"),
+        *("begun", "blobs", "is_named", "keys", "last_line", "lines", "lost", "mark", "masks", "newest", "rows"),
+        *("_ordered", "session_id", "uid", "waste"),
     )
 
     def __init__(self) -> None:
@@ -109,9 +111,7 @@ class Contents:
         self.last_line = 0
         self.is_named = False
         self.lost: list[tuple[int, int]] = []
-        self.dead = 0
-        self.dropped = 0
-        self._costs: dict[str, int] = {}
+        self.waste = Waste()
         self._ordered: list[Row] | None = None
 
     @property
@@ -135,12 +135,11 @@ class Contents:
             self.begun += 1
         offset = found.body
         taken = 0
-        for number, at, count in head.lines:
+        for number, first, count in head.lines:
             line = self.line(number)
-            line.reach(at)
-            for size in head.sizes[taken : taken + count]:
+            line.reach(first)
+            for at, size in enumerate(head.sizes[taken : taken + count], first):
                 line.put(at, offset, size)
-                at += 1
                 offset += size
             taken += count
         for address, size in zip(head.blobs, head.sizes[taken:], strict=True):
@@ -176,10 +175,10 @@ class Contents:
         """Take in a row; `cost` is how many bytes of the log it takes."""
         before = self.rows.get(row.snapshot_id)
         if before is not None:
-            self.dead += self._costs[row.snapshot_id] + self._parts(before, row)
+            self.waste.dead += self.waste.costs[row.snapshot_id] + self._parts(before, row)
             self._forget_key(before)
         self.rows[row.snapshot_id] = row
-        self._costs[row.snapshot_id] = cost
+        self.waste.costs[row.snapshot_id] = cost
         record = row.record
         if record.idempotency_key is not None:
             self.keys[record.idempotency_key] = row.snapshot_id
@@ -200,14 +199,10 @@ class Contents:
         for snapshot_id in snapshot_ids:
             row = self.rows.pop(snapshot_id, None)
             if row is not None:
-                self.dropped += 1
-                self.dead += self._costs.pop(snapshot_id)
+                self.waste.dropped += 1
+                self.waste.dead += self.waste.costs.pop(snapshot_id)
                 self._forget_key(row)
         self._find_newest()
-
-    def cost(self, snapshot_id: str, cost: int) -> None:
-        """Say how many bytes of the log a row takes."""
-        self._costs[snapshot_id] = cost
 
     def ordered(self) -> list[Row]:
         """All rows, oldest first. Not to be changed."""

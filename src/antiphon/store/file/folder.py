@@ -74,6 +74,13 @@ def translated(what: str) -> Generator[None]:
         raise SessionStoreError(f"{what} failed: {told}" + (f" [{number}]" if number else "")) from error
 
 
+class _Marker(msgspec.Struct, frozen=True):
+    """What a folder of sessions says of itself."""
+
+    format: str
+    version: int
+
+
 class Folders:
     """The store's folder.
 
@@ -100,17 +107,17 @@ class Folders:
         try:
             data = self.fs.read(_MARKER, at)
         except FileNotFoundError:
-            write_whole(self.fs, at, _MARKER, msgspec.json.encode({"format": _FORMAT, "version": VERSION}))
+            write_whole(self.fs, at, _MARKER, msgspec.json.encode(_Marker(_FORMAT, VERSION)))
             return
         try:
-            found = msgspec.json.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            found = None
-        if not isinstance(found, dict) or found.get("format") != _FORMAT or type(found.get("version")) is not int:
-            raise StoreSchemaError(f"{self.path!r} is not a folder of sessions: its {_MARKER} says something else")
-        if found["version"] > VERSION:
+            found = msgspec.json.decode(data, type=_Marker)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise StoreSchemaError(f"{self.path!r} is not a folder of sessions: {_MARKER}: {error}") from error
+        if found.format != _FORMAT:
+            raise StoreSchemaError(f"{self.path!r} is not a folder of sessions: its {_MARKER} says {found.format!r}")
+        if found.version > VERSION:
             raise StoreSchemaError(
-                f"{self.path!r} has version {found['version']}, and this version of Antiphon reads {VERSION}"
+                f"{self.path!r} has version {found.version}, and this version of Antiphon reads {VERSION}: upgrade it"
             )
 
     @contextmanager

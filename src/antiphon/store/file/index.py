@@ -109,14 +109,7 @@ class Index:
     def refresh(self, folder: Folder) -> None:
         """Read what was added since."""
         with self._lock:
-            fd = folder.open(INDEX)
-            is_whole = False
-            if fd is not None:
-                try:
-                    is_whole = self._read_on(fd, folder)
-                finally:
-                    folder.fs.close(fd)
-            if not is_whole:
+            if not self._look(folder):
                 self._renew(folder)
 
     def add(self, folder: Folder, claims: Iterable[Claim]) -> None:
@@ -139,6 +132,15 @@ class Index:
             size -= size % _RECORD.size
             folder.fs.truncate(fd, size)
         folder.fs.write_at(fd, data, size)
+
+    def _look(self, folder: Folder) -> bool:
+        fd = folder.open(INDEX)
+        if fd is None:
+            return False
+        try:
+            return self._read_on(fd, folder)
+        finally:
+            folder.fs.close(fd)
 
     def _read_on(self, fd: int, folder: Folder) -> bool:
         """Take in what is new; False when the file cannot be used."""
@@ -221,12 +223,7 @@ class Index:
         finally:
             if lock is not None:
                 folder.fs.close(lock)
-        fd = folder.open(INDEX)
-        if fd is not None:
-            try:
-                self._read_on(fd, folder)
-            finally:
-                folder.fs.close(fd)
+        self._look(folder)
 
 
 def _boot(folder: Folder) -> Claim:
@@ -243,10 +240,10 @@ def _pack(claim: Claim) -> bytes:
 def _parse(data: bytes) -> Iterator[Claim]:
     """The records up to the first one that is damaged or cut."""
     for start in range(0, len(data) - _RECORD.size + 1, _RECORD.size):
-        session, id, created_at, uid, kind, checksum = _RECORD.unpack_from(data, start)
+        session, name, created_at, uid, kind, checksum = _RECORD.unpack_from(data, start)
         if zlib.crc32(data[start : start + _BODY]) != checksum:
             return
-        yield Claim(session, uid, id, created_at, kind)
+        yield Claim(session, uid, name, created_at, kind)
 
 
 def _from_logs(folder: Folder) -> Iterator[Claim]:

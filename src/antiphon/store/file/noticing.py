@@ -19,7 +19,7 @@ from antiphon.store.file.frames import Frame, scan
 from antiphon.store.file.log import read_at
 from antiphon.store.file.view import unpack_note
 
-# inotify(7)
+# As in the manual page inotify(7).
 _MODIFY, _MOVED_TO, _CREATE, _DELETE, _OVERFLOW = 0x2, 0x80, 0x100, 0x200, 0x4000
 _ONLY_FOLDER, _NO_SYMLINK, _IS_FOLDER = 0x01000000, 0x02000000, 0x40000000
 _EVENT = struct.Struct("iIII")

@@ -50,6 +50,25 @@ class _Draft:
         return -len(self.bodies)
 
 
+class _Written:
+    """Frames that are to be appended.
+
+    Attributes:
+        data: All of them.
+        last: Where the last one will stand.
+        checksum: Its checksum, or that of the log's last frame.
+        claims: What the index must know before.
+    """
+
+    __slots__ = ("checksum", "claims", "data", "last")
+
+    def __init__(self, checksum: int) -> None:
+        self.data = bytearray()
+        self.last = 0
+        self.checksum = checksum
+        self.claims: list[Claim] = []
+
+
 class Transaction(View):
     """A change of one session, whose log is locked by the caller; fulfils `Writing`.
 
@@ -70,14 +89,13 @@ class Transaction(View):
         self._place = folder
         self._session_id, self._key = session_id, digest(session_id)
         self._draft, self._changes, self._sealed = _Draft(), 0, 0
-        self._frames, self._last, self._checksum = bytearray(), 0, 0
-        self._claims: list[Claim] = []
         self._notes: dict[str, bytes | None] = {}
         self._is_anew = self._is_gone = False
         self._locks, self._locked = ExitStack(), set[str]()
         self._held: Open | None = None
         if lock is not None:
             self._held = self._caught_up(lock)
+        self._written = _Written(0 if self._held is None else self._held.log.checksum)
         self._opened[self._key] = self._held
 
     def _caught_up(self, lock: int) -> Open:
@@ -89,7 +107,6 @@ class Transaction(View):
             self._place.fs.truncate(lock, log.end)
         if log.end:
             log.contents.call(self._session_id)
-        self._checksum = log.checksum
         return Open(log, lock)
 
     def __exit__(self, *exc_info: object) -> None:
@@ -142,7 +159,7 @@ class Transaction(View):
             if offset < 0:
                 bodies[index] = self._draft.bodies[-offset - 1]
             elif offset >= end:
-                bodies[index] = bytes(self._frames[offset - end : offset - end + sizes[index]])
+                bodies[index] = bytes(self._written.data[offset - end : offset - end + sizes[index]])
         return [bodies[index] for index in range(len(offsets))]
 
     def bodies(self, session_id: str) -> Sequence[tuple[int, int, bytes]]:
@@ -184,9 +201,9 @@ class Transaction(View):
                 raise MovedError(f"snapshot {row.snapshot_id!r} is in session {other.session_id!r}")
         record = row.record
         if before is None or record.created_at != before.record.created_at:
-            self._claims.append(row_claim(self._key, contents.uid, row.snapshot_id, record.created_at))
+            self._written.claims.append(row_claim(self._key, contents.uid, row.snapshot_id, record.created_at))
         if record.idempotency_key is not None and record.idempotency_key not in contents.keys:
-            self._claims.append(key_claim(self._key, contents.uid, record.idempotency_key))
+            self._written.claims.append(key_claim(self._key, contents.uid, record.idempotency_key))
         contents.put_row(row)
         self._draft.rows[row.snapshot_id] = row
 
@@ -263,10 +280,10 @@ class Transaction(View):
             masks=contents.masks if draft.has_masks or (begin and contents.masks) else None,
             begin=begin,
         )
-        at = held.log.end + len(self._frames)
-        data, offset, self._checksum = pack_frame(at, self._checksum, head, bodies)
+        at = held.log.end + len(self._written.data)
+        data, offset, self._written.checksum = pack_frame(at, self._written.checksum, head, bodies)
         if len(draft.rows) == 1:
-            contents.cost(next(iter(draft.rows)), offset - at)
+            contents.waste.costs[next(iter(draft.rows))] = offset - at
         for number, first, run in draft.lines:
             line = contents.line(number)
             for position, body in enumerate(run, first):
@@ -276,8 +293,8 @@ class Transaction(View):
             contents.blobs[address] = offset, len(body)
             offset += len(body)
         contents.begun += begin is not None
-        self._frames += data
-        self._last = at
+        self._written.data += data
+        self._written.last = at
         self._draft = _Draft()
 
     def commit(self) -> None:
@@ -287,7 +304,7 @@ class Transaction(View):
         elif self._is_anew and self._held is not None:
             self._index_claims()
             self._write_anew(self._held)
-        elif self._frames and self._held is not None:
+        elif self._written.data and self._held is not None:
             self._index_claims()
             self._append(self._held)
         for name, value in self._notes.items():
@@ -300,9 +317,9 @@ class Transaction(View):
             return
         contents = held.contents
         limit = _SPARE + held.log.end // 2
-        dead = contents.dead
-        if contents.dropped >= _FEW:
-            contents.dropped = 0
+        dead = contents.waste.dead
+        if contents.waste.dropped >= _FEW:
+            contents.waste.dropped = 0
             dead += contents.loose()
         if dead > limit:
             rows = contents.rows.values()
@@ -338,8 +355,8 @@ class Transaction(View):
         return Begin(self._session_id, contents.uid, contents.last_line, tuple(contents.lost))
 
     def _index_claims(self) -> None:
-        if self._claims:
-            self._indexed().add(self._place, self._claims)
+        if self._written.claims:
+            self._indexed().add(self._place, self._written.claims)
 
     def _append(self, held: Open) -> None:
         fs, log = self._place.fs, held.log
@@ -347,7 +364,7 @@ class Transaction(View):
             # Whoever gave the file its name may have died before that was durable.
             fs.sync_folder(self._place.at)
             log.contents.is_named = True
-        data = bytes(self._frames)
+        data = bytes(self._written.data)
         try:
             fs.write_at(held.fd, data, log.end)
             fs.sync_data(held.fd)
@@ -355,8 +372,8 @@ class Transaction(View):
             with suppress(OSError):
                 fs.truncate(held.fd, log.end)
             raise
-        log.advance(data, self._checksum, self._last)
-        self._frames = bytearray()
+        log.advance(data, self._written.checksum, self._written.last)
+        self._written = _Written(log.checksum)
 
     def _write_anew(self, held: Open) -> None:
         """Write a log with what is in memory, and give it the name of the old one, in one step.

@@ -31,7 +31,7 @@ class Head(NamedTuple):
     inode: int
     size: int
     session_id: str
-    count: int
+    rows: int
     newest: Row
 
 
@@ -165,7 +165,7 @@ class View:
                 break
             head = self._head(session)
             if head is not None and query.admits(head.newest, head.session_id):
-                found.append((head.session_id, head.count, head.newest))
+                found.append((head.session_id, head.rows, head.newest))
                 found.sort(key=lambda entry: (entry[2].record.created_at, entry[0]), reverse=True)
         return found[: query.limit]
 
