@@ -228,10 +228,11 @@ def _masked_tail(listed: StoredMessages, masks: Masks | None) -> Steps[StoredMes
         return listed
     tail: list[Any] = []
     for message in listed[listed.known :]:
-        replaced = masks.message(private_copy(message))
-        tail.append(message if replaced is None else replaced)
+        copy = private_copy(message)
+        replaced = masks.message(copy)
+        tail.append(copy if replaced is None else replaced)
         yield None
-    return listed[: listed.known] + StoredMessages(None, [private_copy(message) for message in tail])
+    return listed[: listed.known] + StoredMessages(None, tail)
 
 
 def _bodies(messages: StoredMessages, indexes: Sequence[int], blobs: dict[bytes, bytes]) -> Steps[list[bytes]]:

@@ -134,7 +134,7 @@ class SavingContract(StoreFixtures):
             agent_id="agent-1",
             parent_id="never-written",
             updated_at=now.replace(microsecond=1),
-            heartbeat_at=now,
+            heartbeat_at=at(7),
             status="pending",
             finish_reason="détaché",
             error={"status": "INTERNAL", "message": "\x00", "details": [1, 1.0, True, None]},

@@ -23,6 +23,7 @@ from antiphon.store.base import (
 )
 from antiphon.testing.clock import VirtualClock
 from antiphon.testing.store_suite.support import (
+    LONG_AGO,
     PATIENCE_S,
     StoreFixtures,
     able,
@@ -129,7 +130,7 @@ class WatchingContract(StoreFixtures):
 
     async def test_what_expired_is_told_as_it_is_stored(self, store: SessionStore) -> None:
         subscriber: SnapshotSubscriber = able(store, SnapshotSubscriber)
-        await put(store, "r", row(status="pending", heartbeat_at=at(-10_000)))
+        await put(store, "r", row(status="pending", heartbeat_at=LONG_AGO))
         statuses = subscriber.on_snapshot_status_change("r")
         assert await after(statuses, "pending") == ["pending"]
         await close(statuses)

@@ -19,8 +19,9 @@ from antiphon.store.base import IN_FLIGHT, Change, SessionSnapshot, SessionStore
 PATIENCE_S = 15.0
 """How long an event may take that a store tells of."""
 
-START = datetime.now(timezone(timedelta(hours=5, minutes=30))).replace(microsecond=123_000)
-"""When the tests' rows begin: a time to the millisecond in another zone, recent, so that no row in flight has expired."""
+START = datetime.now(timezone(timedelta(hours=5, minutes=30))).replace(microsecond=123_000) + timedelta(days=1)
+"""When the tests' rows begin: a time to the millisecond in another zone, ahead of every clock, so that no row in flight
+expires while the tests run."""
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
