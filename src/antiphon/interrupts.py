@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -106,9 +106,10 @@ class InterruptState:
             InterruptError: If an id names no open question. No answer is taken then.
         """
         answers = interrupt_responses(prompt)
-        unknown = [key for key in answers if key not in self.interrupts]
+        waiting = {question.id for question in self.open()}
+        unknown = [key for key in answers if key not in waiting]
         if unknown:
-            raise InterruptError(f"no open question has the id {unknown[0]!r}; open are {sorted(self.interrupts)!r}")
+            raise InterruptError(f"no open question has the id {unknown[0]!r}; open are {sorted(waiting)!r}")
         for key, response in answers.items():
             question = self.interrupts[key]
             self.interrupts[key] = Interrupt(question.id, question.name, question.reason, response)
@@ -123,6 +124,21 @@ class InterruptState:
         for key in ids:
             self.interrupts.pop(key, None)
         self.version += 1
+
+    def forget_call(self, tool_use_id: str) -> None:
+        """Drop all questions of a call that is over, so that a later call of the same id is asked anew."""
+        begins = tuple(f"v1:{where}:{tool_use_id}:" for where in ("tool_call", "before_tool_call"))
+        self.forget([key for key in self.interrupts if key.startswith(begins)])
+
+    def keep_calls(self, tool_use_ids: Collection[str]) -> None:
+        """Drop the questions of all calls but these."""
+        kept = {question.id for key in tool_use_ids for question in self.of_call(key)}
+        self.forget([key for key in self.interrupts if key not in kept])
+
+    def of_call(self, tool_use_id: str) -> list[Interrupt]:
+        """All questions of a call, answered or not, in the order in which they were asked."""
+        begins = tuple(f"v1:{where}:{tool_use_id}:" for where in ("tool_call", "before_tool_call"))
+        return [question for key, question in self.interrupts.items() if key.startswith(begins)]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -161,6 +177,7 @@ def interrupt_responses(prompt: object) -> dict[str, Any]:
 
     Raises:
         InvalidTypeError: If `prompt` is not a non-empty list of `interruptResponse` blocks.
+        InvalidInputError: If an answer is None.
     """
     if not is_interrupt_response(prompt):
         raise InvalidTypeError(
@@ -171,9 +188,12 @@ def interrupt_responses(prompt: object) -> dict[str, Any]:
     for block in cast("list[Any]", prompt):
         try:
             response = block["interruptResponse"]
-            answers[response["interruptId"]] = copy_json(response["response"], "response")
+            key, answer = response["interruptId"], copy_json(response["response"], "response")
         except (KeyError, TypeError) as error:
             raise InvalidTypeError(
                 f"{block!r} | must resume from interrupt with list of interruptResponse's: interruptId and response"
             ) from error
+        if answer is None:
+            raise InvalidInputError(f"the answer to {key!r} is None, which is no answer: say False, or an empty text")
+        answers[key] = answer
     return answers

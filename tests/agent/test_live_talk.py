@@ -301,7 +301,7 @@ async def test_a_slow_hook_does_not_delay_sound():
     agent, _, clock = talker([Hear("hello"), Say("one two three four five six seven eight nine")])
 
     async def slow(event: MessageAddedEvent) -> None:
-        await clock.sleep(100)
+        await clock.sleep(10)
 
     agent.add_hook(slow)
     async with agent:

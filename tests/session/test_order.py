@@ -186,7 +186,8 @@ async def test_a_long_save_lets_the_loop_run_and_saves_one_moment(manager, stora
         await asyncio.sleep(0)
     assert turns > 20
     texts = texts_at_rest(storage)
-    assert texts[0] in {"message 0", "too late"}
+    late = texts.count("too late")
+    assert late <= 3  # what was there when it began
+    assert texts[:late] == ["too late"] * late
     assert len(texts) == 5_001
     assert [text for text in texts if text.startswith("message")][-1] == "message 4999"
-    assert texts.count("too late") <= 1

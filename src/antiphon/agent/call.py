@@ -21,11 +21,12 @@ from antiphon.agent.commits import CommitLane
 from antiphon.agent.connection import Connection, Reason, Results
 from antiphon.agent.lanes import EventLanes
 from antiphon.agent.live_tools import CANCELLED_TEXT, LiveToolCall, LiveTools
+from antiphon.agent.supervisor import Supervisor
 from antiphon.clock import Clock
 from antiphon.content import BidiMessage, Block, Message, Messages, ToolResultBlock, ToolSpec, ToolUseBlock
 from antiphon.conversation.history import Commit, Conversation, Effect, Emit, Replace, Truncate
-from antiphon.conversation.journal import Journal, OpenCall, result_message
-from antiphon.errors import AgentNotStartedError, AgentStateError, StopError
+from antiphon.conversation.journal import Journal, OpenCall, call_ids, result_message
+from antiphon.errors import AgentNotStartedError, AgentStateError, AudioFormatError
 from antiphon.events import (
     BidiAudioDeltaEvent,
     BidiBargeInEvent,
@@ -49,6 +50,8 @@ from antiphon.hooks.events import (
     MessageAddedEvent,
     MessageUpdatedEvent,
 )
+from antiphon.hooks.registry import BaseHookEvent
+from antiphon.jsonable import copy_json
 from antiphon.models.bidi import BidiModel
 from antiphon.tools.run import run_tool
 
@@ -102,6 +105,10 @@ class LiveCall:
             journal=self._write_journal,
             emit=self.lanes.put,
             recorded=self._recorded,
+            resend=self._send_result_again,
+            idle=self._tools_idle,
+            interrupts=agent.interrupt_state,
+            known=call_ids(agent.messages),
             clock=clock,
         )
         self._agent = agent
@@ -110,82 +117,50 @@ class LiveCall:
         self._alarm = Alarm(clock, self.spawn, self._ring)
         self._typing = asyncio.Lock()
         self._journal = _JournalTick()
+        self._life = Supervisor(clock, self.fail)
         self._state = _CallState()
 
-    # ------------------------------------------------------------------ begin and end
+    # Begin and end.
 
-    async def start(self, open_calls: Sequence[LiveToolCall] = ()) -> None:
+    async def start(self, open_calls: Sequence[LiveToolCall], ended: Callable[[LiveCall], None]) -> None:
         """Open the connection and begin.
 
         Args:
             open_calls: Calls that a crash cut short: those without questions run again, the others wait again.
+            ended: Called when nothing of the call is left, also after a failed start.
 
         Raises:
             Exception: What the model raises; nothing is left open.
         """
-        await self.connection.open()
-        ready: asyncio.Future[None] = self.loop.create_future()
-        self._state.task = asyncio.create_task(self._supervise(open_calls, ready))  # noqa: TID251 - the supervised task
-        try:
-            await asyncio.shield(ready)
-        except asyncio.CancelledError:
-            self._state.finish()  # nobody will call stop(): it closes by itself
-            raise
+        await self._life.start(
+            opening=self.connection.open,
+            begin=partial(self._begin, open_calls),
+            closing=self._close,
+            ended=partial(ended, self),
+        )
 
-    async def _supervise(self, open_calls: Sequence[LiveToolCall], ready: asyncio.Future[None]) -> None:
-        async with asyncio.TaskGroup() as group:
-            self._state.group = group
-            try:
-                self._commits.begin(self.spawn)
-                self.connection.begin()
-                for call in open_calls:
-                    if call.waits:
-                        self.tools.wait(call)
-                self.tools.start([call for call in open_calls if not call.waits])
-                ready.set_result(None)
-                await self._state.end
-            finally:
-                await self._close()
-                self._commits.end()
-                for task in list(self._state.tasks):
-                    task.cancel()
+    def _begin(self, open_calls: Sequence[LiveToolCall]) -> None:
+        self._commits.begin(self.spawn)
+        self.connection.begin()
+        for call in open_calls:
+            if call.waits:
+                self.tools.wait(call)
+        self.tools.start([call for call in open_calls if not call.waits])
+        self._set_alarm()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` within the call; an error of it ends the call."""
-        if self._state.group is None:
-            work.close()
-            raise AgentNotStartedError("agent not started | call start before sending")
-        task = self._state.group.create_task(self._guard(work))
-        self._state.tasks.add(task)
-
-        def ended(_: asyncio.Task[None]) -> None:
-            self._state.tasks.discard(task)
-            work.close()  # a task that is cancelled before its first step leaves it as it is
-
-        task.add_done_callback(ended)
-        return task
-
-    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except Exception as error:  # noqa: BLE001 - a task's edge: the call ends with it, and receive() raises it
-            self.fail(error)
+        return self._life.spawn(work)
 
     def fail(self, error: Exception) -> None:
         """The call cannot go on: `receive()` and `send()` raise `error`."""
-        if self._state.end.done():
-            self._state.errors.append(error)
-            return
-        if self.failure is None:
+        if self._life.ending:
+            self._life.errors.append(error)
+        elif self.failure is None:
             self.failure = error
-            self.connection.close_gate(error)
+            self.connection.gate.close(error)
             self.do(self.conversation.disconnected(self._clock.now()))
             self.lanes.close(error)
-
-    def on_end(self, tell: Callable[[LiveCall], None]) -> None:
-        """Call `tell` when everything is closed."""
-        if self._state.task is not None:
-            self._state.task.add_done_callback(lambda _: tell(self))
 
     def told(self) -> None:
         """Somebody was told of the failure: `stop()` need not repeat it."""
@@ -194,7 +169,7 @@ class LiveCall:
     @property
     def ending(self) -> bool:
         """Whether `stop()` was called."""
-        return self._state.end.done()
+        return self._life.ending
 
     async def stop(self) -> None:
         """Close everything, always, and report every failure once.
@@ -203,48 +178,31 @@ class LiveCall:
             Exception: What failed, when one thing did.
             StopError: When several things did.
         """
-        state = self._state
-        state.finish()
-        if state.task is None or asyncio.current_task() in state.tasks:
-            return  # called by a tool or a hook of this call, which would wait for its own end
-        await asyncio.wait({state.task})
-        if not state.task.cancelled() and (broken := state.task.exception()) is not None:
-            raise broken
-        errors, state.errors = state.errors, []
-        if self.failure is not None and not state.told:
-            state.told = True
-            errors.insert(0, self.failure)
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise StopError(errors)
+        self._life.finish()
+        failure = None if self._state.told else self.failure
+        self._state.told = True
+        await self._life.stop(failure)
 
     async def _close(self) -> None:
-        state = self._state
-        state.finish()
-        self.lanes.silence()
-        self.connection.close_gate(AgentNotStartedError("agent not started | call start before sending"))
-        await self.connection.halt()
-        self._agent.cancel_signal.set()
-        await self.tools.cancel(CANCELLED_TEXT, 0)
-        self.do(self.conversation.close(self._clock.now()))
+        life = self._life
         try:
-            await self.connection.model.stop()
-        except Exception as error:  # noqa: BLE001 - what a model raises is reported after everything is closed
-            state.errors.append(error)
-        await self._commits.flush()
-        stopped: BidiAgentStopEvent[BaseAgent] = BidiAgentStopEvent(agent=self._agent)
-        for callback in self._agent.hooks.get_callbacks_for(stopped):
-            # Each is called although another failed: the one that saves is among them.
-            try:
-                result = callback(stopped)
-                if inspect.isawaitable(result):
-                    await result
-            except Exception as error:  # noqa: BLE001 - as above
-                state.errors.append(error)
-        self.lanes.close()
+            self.lanes.silence()
+            self.connection.gate.close(AgentNotStartedError("agent not started | call start before sending"))
+            await self.connection.halt()
+            self._agent.cancel_signal.set()
+            await self.tools.cancel(CANCELLED_TEXT, 0, questions=False)
+            self.do(self.conversation.close(self._clock.now()))
+            await life.attempt("model.stop()", self.connection.model.stop())
+            await life.attempt("a hook", self._commits.flush())
+            stopped: BidiAgentStopEvent[BaseAgent] = BidiAgentStopEvent(agent=self._agent)
+            for callback in self._agent.hooks.get_callbacks_for(stopped):
+                # Each is called although another failed: the one that saves is among them.
+                await life.attempt(f"hook {callback!r}", _called(callback, stopped))
+        finally:
+            self.lanes.close()
+            self._commits.end()
 
-    # ------------------------------------------------------------------ what the model says
+    # What the model says.
 
     def take(self, event: OutputEvent) -> None:
         """Apply an event of the model. Never waits."""
@@ -259,8 +217,8 @@ class LiveCall:
             case BidiBargeInEvent():
                 self._barge_in(event, now)
             case BidiToolUseBlocksEvent():
-                self.lanes.put(event)
-                self.tools.start([LiveToolCall(use, self.connection.generation) for use in event.tool_uses])
+                if uses := self.tools.called(event.tool_uses, self.connection.generation):
+                    self.lanes.put(BidiToolUseBlocksEvent(tool_uses=uses))
             case BidiConnectionWarningEvent():
                 self.lanes.put(event)
                 self.connection.expect_end(event.time_left_s)
@@ -283,6 +241,8 @@ class LiveCall:
             return
         if not event.response_id:
             event = msgspec.structs.replace(event, response_id=speech.response_id)
+        if event.sample_rate <= 0 or event.channels <= 0:
+            raise AudioFormatError(f"sound with sample_rate={event.sample_rate} and channels={event.channels}")
         ms = len(event.audio) * 500 / (event.sample_rate * event.channels)  # two bytes a sample
         speech.audio_ms += ms
         self.lanes.put_audio(event, speech, ms)
@@ -299,29 +259,41 @@ class LiveCall:
         """Hand an event of the agent's own to the application."""
         self.lanes.put(event)
 
-    # ------------------------------------------------------------------ what the application says
+    # What the application says.
 
     async def say(self, blocks: list[Block]) -> None:
         """The user's complete message: into the history, saved, and to the model, in this order.
 
+        Once begun it is carried out, although the caller may not wait for it any more.
+
         Raises:
             Exception: What a hook or the model raises, or why the call ended.
         """
-        message: Message = {"role": "user", "content": [block.to_dict() for block in blocks]}
-        async with self._typing:
-            await self.connection.opened()
-            waited: list[asyncio.Future[None]] = []
-            self.do(self.conversation.said([message], self._clock.now()), waited)
-            if not any(message is known for known in self._agent.messages[-2:]):
-                await self._write_journal()  # it waits behind something that began earlier: remember it meanwhile
-            for done in waited:
-                await done
-            await self.deliver(BidiMessage(blocks))
+        await self.connection.gate.opened()
+        done: asyncio.Future[None] = self.loop.create_future()
+        done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # the caller may be gone
+        self.spawn(self._say(blocks, done))
+        await done
 
-    async def deliver(self, content: BidiMessage) -> None:
-        """Send to the model when there is a connection."""
-        await self.connection.opened()
-        await self.connection.model.send(content)
+    async def _say(self, blocks: list[Block], done: asyncio.Future[None]) -> None:
+        message: Message = {"role": "user", "content": copy_json([block.to_dict() for block in blocks], "content")}
+        try:
+            async with self._typing:
+                waited: list[asyncio.Future[None]] = []
+                self.do(self.conversation.said([message], self._clock.now()), waited)
+                if not any(message is known for known in self._agent.messages[-2:]):
+                    await self._write_journal()  # it waits behind something that began earlier: remember it meanwhile
+                for hooks in waited:
+                    await hooks
+                await self.connection.send_message(BidiMessage(blocks), message)
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever sends
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(None)
+        finally:
+            done.cancel()  # has no effect on one that is settled
 
     def played(self, response_id: str, ms: float) -> None:
         """The loudspeaker's report."""
@@ -335,7 +307,11 @@ class LiveCall:
     def cancel(self, text: str, *, after_current_tools: bool) -> None:
         """End the talk: `receive()` ends after a connection-stop event."""
         state = self._state
-        if state.cancelled or state.end.done():
+        if state.cancelled or self._life.ending:
+            return
+        why = AgentStateError("the call was cancelled | call stop, then start")
+        if not self._life.begun:
+            self._life.finish(why)
             return
         if after_current_tools and self.tools.running:
             state.cancel_after_tools = text
@@ -344,16 +320,22 @@ class LiveCall:
         self.lanes.silence()
         effects, _ = self.conversation.cut(self._clock.now())
         self.do(effects)
-        self.connection.close_gate(AgentStateError("the call was cancelled | call stop, then start"))
+        self.connection.gate.close(why)
         self.spawn(self._finish_cancel(text))
 
     async def _finish_cancel(self, text: str) -> None:
         await self.connection.halt()
-        await self.tools.cancel(text, CANCEL_GRACE_S)
+        await self.tools.cancel(text, CANCEL_GRACE_S, questions=True)
         self.lanes.put(BidiConnectionStopEvent(connection_id=self._state.connection_id))
         self.lanes.close()
 
-    # ------------------------------------------------------------------ what follows
+    def _tools_idle(self) -> None:
+        """No tool is at work any more."""
+        text, self._state.cancel_after_tools = self._state.cancel_after_tools, None
+        if text is not None:
+            self.cancel(text, after_current_tools=False)
+
+    # What follows.
 
     def do(self, effects: Iterable[Effect], waited: list[asyncio.Future[None]] | None = None) -> None:
         """Carry effects out. Futures of hooks that the caller wants to wait for are added to `waited`."""
@@ -393,18 +375,21 @@ class LiveCall:
         asked: Message = {"role": "assistant", "content": [{"toolUse": call.tool_use} for call in calls]}
         self.do(self.conversation.said([asked, result_message(results)], self._clock.now(), by_user=False))
         state = self._state
-        if state.cancel_after_tools is not None:
-            self.cancel(state.cancel_after_tools, after_current_tools=True)
-        elif not state.cancelled and not state.end.done():
+        if state.cancel_after_tools is None and not state.cancelled and not self._life.ending:
             self.connection.post(Results({call.id for call in calls}, partial(_told_to_model, calls)))
+
+    def _send_result_again(self, call: LiveToolCall) -> None:
+        """Another connection asks for a result that is known."""
+        if not self.connection.has_results_of(call.id):
+            self.connection.post(Results({call.id}, partial(_told_to_model, [call])))
 
     def _hook_failed(self, error: Exception) -> None:
         self.fail(error)
 
-    # ------------------------------------------------------------------ time and the journal
+    # Time and the journal.
 
     def _set_alarm(self) -> None:
-        if self._state.group is None:
+        if not self._life.begun:
             return
         now = self._clock.now()
         due = self.conversation.due(now)
@@ -435,8 +420,11 @@ class LiveCall:
         if not done.cancelled() and (error := done.exception()) is not None and isinstance(error, Exception):
             self.fail(error)
 
-    async def _write_journal(self) -> None:
-        await self._commits.call(JournalChangedEvent(agent=self._agent))
+    async def _write_journal(self) -> Exception | None:
+        """Have the journal written. Returns why it could not be, when it could not."""
+        event: JournalChangedEvent[BaseAgent] = JournalChangedEvent(agent=self._agent)
+        await self._commits.call(event)
+        return event.unsaved
 
     def journal(self) -> Journal:
         """What is open now."""
@@ -444,10 +432,10 @@ class LiveCall:
         return Journal(
             self.conversation.mark,
             self.conversation.open_lines(self._clock.now()),
-            (*done, *(call.open_call() for call in self.tools.calls.values())),
+            (*done, *self.tools.open_calls()),
         )
 
-    # ------------------------------------------------------------------ what the connection asks
+    # What the connection asks.
 
     @property
     def at_boundary(self) -> bool:
@@ -475,36 +463,22 @@ class LiveCall:
         return self._agent.system_prompt, self._agent.tool_registry.specs()
 
 
+async def _called(callback: Callable[[Any], Any], event: BaseHookEvent) -> None:
+    result = callback(event)
+    if inspect.isawaitable(result):
+        await result
+
+
 class _CallState:
     """Where a call stands between its beginning and its end."""
 
-    __slots__ = (
-        "cancel_after_tools",
-        "cancelled",
-        "connection_id",
-        "end",
-        "errors",
-        "group",
-        "task",
-        "tasks",
-        "told",
-    )
+    __slots__ = ("cancel_after_tools", "cancelled", "connection_id", "told")
 
     def __init__(self) -> None:
-        self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.task: asyncio.Task[None] | None = None
-        self.group: asyncio.TaskGroup | None = None
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.errors: list[Exception] = []
         self.told = False
         self.cancelled = False
         self.cancel_after_tools: str | None = None
         self.connection_id = ""
-
-    def finish(self) -> None:
-        """Let the call end."""
-        if not self.end.done():
-            self.end.set_result(None)
 
 
 class _JournalTick:
@@ -523,7 +497,7 @@ def _told_to_model(calls: list[LiveToolCall], generation: int) -> BidiMessage:
     blocks: list[Block] = []
     for call in calls:
         if call.generation != generation:
-            blocks.append(ToolUseBlock(call.id, call.tool_use["name"], call.tool_use["input"]))
+            blocks.append(ToolUseBlock(call.wire_id or call.id, call.tool_use["name"], call.tool_use["input"]))
         if call.result is not None:
-            blocks.append(ToolResultBlock(call.id, call.result["status"], call.result["content"]))
+            blocks.append(ToolResultBlock(call.wire_id or call.id, call.result["status"], call.result["content"]))
     return BidiMessage(blocks)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from antiphon.errors import AgentStateError
 from antiphon.hooks.registry import BaseHookEvent, HookRegistry
 
 
@@ -85,7 +86,7 @@ class CommitLane:
             # It leaves the queue only when it has run, so that `call` waits for it.
             event, done = self._queue[0]
             try:
-                await self._hooks.invoke_callbacks_async(event)
+                await self._invoke(event)
             except Exception as error:  # noqa: BLE001 - a listener may raise anything; it goes to whoever waits
                 if done is None:
                     self._on_error(error)
@@ -98,6 +99,15 @@ class CommitLane:
                 del self._queue[0]
                 if done is not None:
                     done.cancel()  # has no effect on one that is settled
+
+    async def _invoke(self, event: BaseHookEvent) -> None:
+        try:
+            await self._hooks.invoke_callbacks_async(event)
+        except asyncio.CancelledError as error:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            # Nobody cancelled this task, so that whoever waits must not end like one that was.
+            raise AgentStateError(f"a hook for {type(event).__name__} awaited something that was cancelled") from error
 
 
 class _Nothing(BaseHookEvent):

@@ -1,14 +1,17 @@
-"""The live connection to the model: its reader, the gate in front of it, and its restarts."""
+"""The live connection to the model: its reader, what is sent over it, and its restarts."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Literal, Protocol
 
+from antiphon.agent.gate import Gate
 from antiphon.bounded import settle, within
 from antiphon.clock import Clock
-from antiphon.content import BidiMessage, Message, Messages, ToolSpec
+from antiphon.content import AudioDelta, BidiMessage, Message, Messages, ToolSpec
 from antiphon.conversation.history import Truncate
 from antiphon.conversation.journal import tool_uses
 from antiphon.errors import ConnectionEndedError, ConnectionTimeoutError
@@ -21,10 +24,19 @@ RESTART_BOUND_S = 30.0
 BOUNDARY_WAIT_S = 10.0
 """How long a scheduled restart waits for a moment when nobody speaks."""
 READER_END_S = 2.0
+BEFORE_RESTART_S = 10.0
+"""How long the hooks before a restart may hold it up."""
+SHORT_LIFE_S = 5.0
+"""A connection that ends sooner makes the next one wait, ever longer."""
+SHORT_LIVES = 6
+"""So many short-lived connections in a row end the call."""
+_FIRST_PAUSE_S = 0.5
 _LOST_SEND_S = 1.0
 _BOUNDARY_POLL_S = 0.1
 
 Reason = Literal["timeout", "scheduled"]
+
+_log = logging.getLogger(__name__)
 
 
 class Call(Protocol):
@@ -78,20 +90,23 @@ class Connection:
     """One call's connection; a new one takes the place of one that has reached its limit.
 
     Attributes:
+        gate: Closed while there is no connection.
         generation: Counts the connections of this call, from 1. What an older one still says is not heard.
     """
 
     __slots__ = (
-        "_blocked",
+        "_began_at",
         "_call",
         "_clock",
         "_outbox",
         "_prompt",
         "_reader",
-        "_restarting",
+        "_restart",
         "_sender",
+        "_short_lives",
         "_timer",
-        "_why",
+        "_undelivered",
+        "gate",
         "generation",
         "model",
     )
@@ -102,13 +117,15 @@ class Connection:
         self._call = call
         self._clock = clock
         self._prompt = prompt
-        self._outbox: list[Results | Truncate] = []
+        self._outbox: list[Results | tuple[int, Truncate]] = []
+        self._undelivered: list[Message] = []
         self._sender: asyncio.Task[None] | None = None  # while something is in the outbox
-        self._blocked: asyncio.Event | None = None  # the closed gate, while there is one
-        self._why: Exception | None = None
         self._reader: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
-        self._restarting = False
+        self._restart: asyncio.Task[Any] | None = None  # the task that restarts, while one does
+        self._began_at = 0.0
+        self._short_lives = 0
+        self.gate = Gate()
         self.model = model
         self.generation = 0
 
@@ -124,86 +141,117 @@ class Connection:
                 system_prompt=system_prompt, tools=tools, messages=strip_metadata(self._call.history())
             )
         except BaseException:
-            await self.model.stop()
+            with suppress(Exception):  # why it could not be opened is what the caller wants to know
+                await self.model.stop()
             raise
         self.generation = 1
 
     def begin(self) -> None:
         """Read and watch the time from now on."""
+        self._began_at = self._clock.now()
         self._reader = self._call.spawn(self._read(self.generation))
         limit = self.model.get_connection_config().get("restart_after_s", 0)
         if limit and limit > 0:
             self.restart_within(limit, BOUNDARY_WAIT_S)
 
-    # ------------------------------------------------------------------ the gate
+    # What goes out.
 
-    @property
-    def is_open(self) -> bool:
-        """Whether input may be sent now."""
-        return self._blocked is None
-
-    async def opened(self) -> None:
-        """Return when input may be sent.
+    async def send_sound(self, sound: AudioDelta) -> None:
+        """Send sound when there is a connection; what a dying one swallows is gone.
 
         Raises:
-            Exception: Why there will be no connection any more.
+            Exception: What the model raises, or why there is no connection any more.
         """
-        while self._blocked is not None:
-            if self._why is not None:
-                raise self._why
-            await self._blocked.wait()
+        if not self.gate.is_open:
+            await self.gate.opened()
+        generation = self.generation
+        try:
+            await self.model.send(sound)
+        except Exception:
+            if not await self._replaced(generation):
+                self.gate.check()
+                raise
 
-    def close_gate(self, why: Exception | None = None) -> None:
-        """Hold back input; for good, when `why` says so."""
-        if why is not None and self._why is None:
-            self._why = why
-        if self._blocked is None:
-            self._blocked = asyncio.Event()
-        if self._why is not None:
-            self._blocked.set()
+    async def send_message(self, content: BidiMessage, message: Message) -> None:
+        """Send a message of the user; one that a dying connection swallows is sent to the next.
 
-    def _open_gate(self) -> None:
-        if self._why is None and self._blocked is not None:
-            self._blocked.set()
-            self._blocked = None
+        Args:
+            content: What is sent.
+            message: The same in the history: a new connection is not told it twice.
 
-    # ------------------------------------------------------------------ what goes out by itself
+        Raises:
+            Exception: What the model raises, or why there is no connection any more.
+        """
+        self._undelivered.append(message)
+        try:
+            while True:
+                await self.gate.opened()
+                generation = self.generation
+                try:
+                    await self.model.send(content)
+                except Exception:
+                    if not await self._replaced(generation):
+                        self.gate.check()
+                        raise
+                else:
+                    if self._alive(generation):
+                        return
+        finally:
+            self._undelivered = [other for other in self._undelivered if other is not message]
+
+    def has_results_of(self, call_id: str) -> bool:
+        """Whether the result of a call is still to be sent."""
+        return any(isinstance(item, Results) and call_id in item.ids for item in self._outbox)
 
     def post(self, item: Results | Truncate) -> None:
         """Send results, or say what was heard, when the gate is open; in order. Dropped once it is closed for good."""
-        if self._why is None:
-            self._outbox.append(item)
+        if self.gate.why is None:
+            self._outbox.append(item if isinstance(item, Results) else (self.generation, item))
             if self._sender is None or self._sender.done():
                 self._sender = self._call.spawn(self._send_outbox())
 
     async def _send_outbox(self) -> None:
         while self._outbox:
             try:
-                await self.opened()
+                await self.gate.opened()
             except Exception:  # noqa: BLE001 - why there is no connection any more is told elsewhere
                 return
             item, generation = self._outbox[0], self.generation
-            try:
-                if isinstance(item, Results):
+            if isinstance(item, Results):
+                try:
                     await self.model.send(item.message_for(generation))
-                elif isinstance(self.model, Truncatable):
-                    await self.model.truncate(item.response_id, item.played_ms)
-            except Exception as error:
-                # The connection was lost under it, as the reader will find; or this is the first to see it.
-                if not await self._replaced(generation):
-                    raise ConnectionEndedError(f"the model refused what was sent: {error}") from error
-                continue
+                except Exception as error:
+                    # The connection was lost under it, as the reader will find; or this is the first to see it.
+                    if not await self._replaced(generation):
+                        raise ConnectionEndedError(f"the model refused what was sent: {error}") from error
+                if not self._alive(generation):
+                    continue  # the next connection was not told of the calls: it is now, together with the results
+            elif item[0] == generation:
+                await self._truncate(item[1])
             if self._outbox and self._outbox[0] is item:
                 del self._outbox[0]
 
+    async def _truncate(self, heard: Truncate) -> None:
+        if not isinstance(self.model, Truncatable):
+            return
+        try:
+            await self.model.truncate(heard.response_id, heard.played_ms)
+        except Exception:  # noqa: BLE001 - a provider that does not want to know must not end the call
+            # The history is right all the same, and the next connection is told it.
+            _log.warning("the model was not told how much of %r was heard", heard.response_id, exc_info=True)
+
+    def _alive(self, generation: int) -> bool:
+        return generation == self.generation and self._restart is None
+
     async def _replaced(self, generation: int) -> bool:
+        """Whether a connection that refused something is being replaced; it may take a moment to become known."""
         waited = 0.0
-        while waited < _LOST_SEND_S and self.generation == generation and not self._restarting:
+        while waited < _LOST_SEND_S and self._alive(generation) and self.gate.why is None:
             await self._clock.sleep(_BOUNDARY_POLL_S)
             waited += _BOUNDARY_POLL_S
-        return self.generation != generation or self._restarting
+        return not self._alive(generation) and self.gate.why is None
 
-    # ------------------------------------------------------------------ what comes in
+    # What comes in.
 
     async def _read(self, generation: int) -> None:
         take = self._call.take
@@ -213,19 +261,20 @@ class Connection:
                     return
                 take(event)
         except ConnectionTimeoutError as error:
-            if generation == self.generation:
+            if self._alive(generation):
                 self._timed_out(error)
             return
         except Exception:
-            if generation == self.generation:
+            if self._alive(generation):
                 raise
             return
-        if generation == self.generation:
+        if self._alive(generation):
             raise ConnectionEndedError(f"the model {self.model.model_id!r} ended the connection")
 
     def _timed_out(self, error: ConnectionTimeoutError) -> None:
         if self.model.get_connection_config().get("auto_restart", True):
-            self._call.spawn(self.restart("timeout", error))
+            self.gate.close()
+            self._restart = self._call.spawn(self.restart("timeout", error))
         else:
             self._call.fail(error)
 
@@ -234,10 +283,12 @@ class Connection:
         if time_left_s > 0 and self.model.get_connection_config().get("auto_restart", True):
             self.restart_within(0.0, max(0.0, time_left_s - 1.0))
 
-    # ------------------------------------------------------------------ restarts
+    # Restarts.
 
     def restart_within(self, after_s: float, wait_s: float) -> None:
         """Restart after a time, at the next moment when nobody speaks, or `wait_s` later at the latest."""
+        if self._restart is not None:
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._call.spawn(self._restart_later(after_s, wait_s))
@@ -251,40 +302,59 @@ class Connection:
         deadline = self._clock.now() + wait_s
         while not self._call.at_boundary and self._clock.now() < deadline:
             await self._clock.sleep(_BOUNDARY_POLL_S)
-        self._timer = None  # so that the restart does not cancel the task it runs in
-        await self.restart("scheduled", None)
+        if self._restart is None:
+            self._timer = None  # so that the restart does not cancel the task it runs in
+            self._restart = asyncio.current_task()
+            await self.restart("scheduled", None)
 
     async def restart(self, reason: Reason, error: ConnectionTimeoutError | None) -> None:
         """Replace the connection. The gate opens again, or the call ends."""
-        if self._restarting or self._why is not None:
-            return
-        self._restarting = True
         try:
-            self.close_gate()
+            self.gate.close()
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            await self._call.before_restart(reason, error)
+            with suppress(TimeoutError):  # they go on beside the restart
+                await within(self._clock, BEFORE_RESTART_S, self._call.before_restart(reason, error))
             self.generation += 1
             await self._end_reader()
             failure: Exception | None = None
             try:
+                await self._pause_after_short_lives(error)
                 await within(self._clock, RESTART_BOUND_S, self._replace(error.restart_config if error else {}))
             except Exception as refused:  # noqa: BLE001 - whatever the model raises ends the call, below
                 failure = refused
             await self._call.after_restart(reason, failure)
             if failure is not None:
                 raise ConnectionEndedError(f"the connection could not be restarted: {failure}") from failure
-            self.begin()
-            self._open_gate()
+            if self.gate.why is None:
+                self.begin()
         finally:
-            self._restarting = False
+            self._restart = None
+        self.gate.open()
+
+    async def _pause_after_short_lives(self, error: Exception | None) -> None:
+        """Do not hammer a provider whose connections end as soon as they are open.
+
+        Raises:
+            ConnectionEndedError: After `SHORT_LIVES` in a row.
+        """
+        lived = self._clock.now() - self._began_at
+        self._short_lives = self._short_lives + 1 if error is not None and lived < SHORT_LIFE_S else 0
+        if self._short_lives >= SHORT_LIVES:
+            raise ConnectionEndedError(f"{SHORT_LIVES} connections in a row ended within {SHORT_LIFE_S:g} s: {error}")
+        if self._short_lives > 1:
+            await self._clock.sleep(_FIRST_PAUSE_S * 2.0 ** (self._short_lives - 2))
 
     async def _replace(self, restart_config: dict[str, Any]) -> None:
         system_prompt, tools = self._prompt()
         waiting = {key for item in self._outbox if isinstance(item, Results) for key in item.ids}
-        # Results that are still to be sent bring their calls along; told twice, no provider would take them.
-        history = [message for message in self._call.history() if waiting.isdisjoint(_ids(message))]
+        # What is still to be sent (results bring their calls along) is not told twice: no provider would take that.
+        history = [
+            message
+            for message in self._call.history()
+            if waiting.isdisjoint(_ids(message)) and not any(message is other for other in self._undelivered)
+        ]
         messages = strip_metadata(history)
         if isinstance(self.model, Restartable):
             await self.model.restart(system_prompt=system_prompt, tools=tools, messages=messages, **restart_config)
@@ -299,10 +369,14 @@ class Connection:
             await settle(self._clock, READER_END_S, [reader])
 
     async def halt(self) -> None:
-        """Hear and send nothing more. The model itself is stopped by whoever ends the call."""
+        """Hear, send and restart nothing more. The model itself is stopped by whoever ends the call."""
         self.generation += 1
         if self._timer is not None:
             self._timer.cancel()
+        restart = self._restart
+        if restart is not None and restart is not asyncio.current_task():
+            restart.cancel()
+            await settle(self._clock, READER_END_S, [restart])
         await self._end_reader()
 
 

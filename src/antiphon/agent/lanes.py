@@ -44,7 +44,8 @@ class EventLanes:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._audio: deque[tuple[int, BidiAudioDeltaEvent, Speech, float]] = deque()
+        # Number, event, its response, how long it is, and whether it counts as given already.
+        self._audio: deque[tuple[int, BidiAudioDeltaEvent, Speech, float, bool]] = deque()
         self._control: deque[tuple[int, OutputEvent]] = deque()
         self._number = 0
         self._queued_ms = 0.0
@@ -64,21 +65,22 @@ class EventLanes:
     def put_audio(self, event: BidiAudioDeltaEvent, speech: Speech, ms: float) -> None:
         """Queue `ms` milliseconds of a response's sound."""
         self._number += 1
-        self._audio.append((self._number, event, speech, ms))
+        self._audio.append((self._number, event, speech, ms, not self.attached))
         self._queued_ms += ms
         if self._waiters:
             self._wake()
-        elif not self.attached:
+        if not self.attached:
             # With no listener there is nobody who could have missed it: the answer counts as given.
-            self._audio[-1] = (self._number, event, speech, 0.0)
             speech.deliver(ms, self._now())
-            if self._queued_ms > UNHEARD_BOUND_MS:
-                self._audio.popleft()
-                self._queued_ms -= ms
-        elif self._queued_ms > HEARD_BOUND_MS:
-            _, _, oldest, lost = self._audio.popleft()
-            self._queued_ms -= lost
-            oldest.lose(lost)
+        if self._queued_ms > HEARD_BOUND_MS or not self.attached:
+            self._drop_over(HEARD_BOUND_MS if self.attached else UNHEARD_BOUND_MS)
+
+    def _drop_over(self, bound_ms: float) -> None:
+        while self._queued_ms > bound_ms:
+            _, _, speech, ms, given = self._audio.popleft()
+            self._queued_ms -= ms
+            if not given:
+                speech.lose(ms)
 
     def put_first(self, event: OutputEvent) -> None:
         """Queue an event ahead of everything, and drop the sound of responses that are cut."""
@@ -103,16 +105,16 @@ class EventLanes:
     def attach(self) -> None:
         """Somebody asks for events from now on."""
         self.attached = True
-        self._queued_ms = sum(entry[3] for entry in self._audio)
 
     def pop(self) -> OutputEvent | None:
         """The next event, or None when none is queued. Sound that is taken counts as delivered."""
         control, audio = self._control, self._audio
         while audio and (not control or audio[0][0] < control[0][0]):
-            _, event, speech, ms = audio.popleft()
+            _, event, speech, ms, given = audio.popleft()
             self._queued_ms -= ms
             if not speech.cut and not self.muted:
-                speech.deliver(ms, self._now())
+                if not given:
+                    speech.deliver(ms, self._now())
                 return event
         return control.popleft()[1] if control else None
 

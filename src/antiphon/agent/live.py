@@ -26,6 +26,7 @@ from antiphon.content import (
     block_from,
 )
 from antiphon.conversation.journal import Journal, OpenCall, recover
+from antiphon.conversation.repair import repair
 from antiphon.errors import (
     AgentNotStartedError,
     AgentStartedError,
@@ -36,8 +37,10 @@ from antiphon.errors import (
 from antiphon.events import BidiBargeInEvent, OutputEvent
 from antiphon.hooks.registry import EventFor, EventTypes, HookCallback, HookProvider
 from antiphon.interrupts import interrupt_responses, is_interrupt_response
+from antiphon.jsonable import copy_json
 from antiphon.models.bidi import BidiModel
 from antiphon.session.base import SessionManager
+from antiphon.snapshot.envelope import Snapshot
 from antiphon.snapshot.fields import LIVE, AgentKind
 from antiphon.state import AgentState
 from antiphon.storage.base import Storage
@@ -156,7 +159,7 @@ class BidiAgent(BaseAgent):
         """
         self.hooks.add_callback(event_type, callback, order=order)
 
-    # ------------------------------------------------------------------ the call
+    # The call.
 
     async def start(self, invocation_state: dict[str, Any] | None = None) -> None:
         """Open the connection and hand over the history.
@@ -171,6 +174,13 @@ class BidiAgent(BaseAgent):
         if self._call is not None:
             raise AgentStartedError("agent already started | call stop before starting again")
         self.cancel_signal.clear()
+        mended = repair(self.messages)
+        if len(mended) != len(self.messages) or any(
+            one is not other for one, other in zip(mended, self.messages, strict=True)
+        ):
+            self.messages[:] = mended
+        waiting = {entry.tool_use["toolUseId"] for entry in self._open_calls if entry.question is not None}
+        self.interrupt_state.keep_calls(waiting)
         call = LiveCall(
             self,
             self._model,
@@ -179,20 +189,13 @@ class BidiAgent(BaseAgent):
             mark=self._mark,
         )
         self._call = call
-        open_calls = [LiveToolCall.reopened(entry) for entry in self._open_calls]
-        try:
-            await call.start(open_calls)
-        except BaseException:
-            self._call = None
-            raise
+        await call.start([LiveToolCall.reopened(entry) for entry in self._open_calls], self._ended)
         self._open_calls = ()
-        call.on_end(self._ended)
 
     def _ended(self, call: LiveCall) -> None:
-        if self._call is call:
-            journal = call.journal()
-            self._mark, self._open_calls = journal.mark, journal.calls
-            self._call = None
+        journal = call.journal()
+        self._mark, self._open_calls = journal.mark, journal.calls or self._open_calls
+        self._call = None
 
     async def stop(self) -> None:
         """End the call and release everything. Does nothing when it is not started.
@@ -228,13 +231,19 @@ class BidiAgent(BaseAgent):
         call = self._call
         if call is None or call.ending:
             raise AgentNotStartedError("agent not started | call start before sending")
+        try:
+            await self._send(call, input_data)
+        except Exception as error:
+            if error is call.failure:
+                call.told()
+            raise
+
+    async def _send(self, call: LiveCall, input_data: BidiAgentInput) -> None:
         if type(input_data) is AudioDelta:
             await self._send_sound(call, input_data)
             return
-        if call.failure is not None:
-            call.told()
-            raise call.failure
         if is_interrupt_response(input_data):
+            call.connection.gate.check()
             self.interrupt_state.resume(input_data)
             call.tools.answered(set(interrupt_responses(input_data)))
             return
@@ -245,11 +254,8 @@ class BidiAgent(BaseAgent):
             await call.say(blocks)
 
     async def _send_sound(self, call: LiveCall, sound: AudioDelta) -> None:
-        connection = call.connection
-        if not connection.is_open:
-            await connection.opened()
         call.conversation.sound_in = True
-        await connection.model.send(sound)
+        await call.connection.send_sound(sound)
 
     async def receive(self) -> AsyncGenerator[OutputEvent, None]:
         """The events of the call, until it ends. Sound of a response that the user spoke over never comes.
@@ -351,11 +357,25 @@ class BidiAgent(BaseAgent):
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    # ------------------------------------------------------------------ what is saved
+    # What is saved.
 
     def _refuse_while_active(self, what: str) -> None:
         if self._call is not None:
             raise AgentStartedError(f"agent started | call stop before {what}")
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Take over a snapshot. Everything is checked before anything is changed.
+
+        With another history, calls and questions that were open beside the old one are forgotten.
+
+        Raises:
+            SnapshotException: If the snapshot is malformed, of another scope, or of a newer schema.
+            AgentStartedError: If the agent is started.
+        """
+        super().load_snapshot(snapshot)
+        if "messages" in snapshot.data:
+            self._open_calls = ()
+            self.interrupt_state.keep_calls(())
 
     def take_journal(self) -> Journal:
         """What is open beside the committed history, now."""
@@ -378,21 +398,33 @@ class BidiAgent(BaseAgent):
         self._mark = max(self._mark, recovery.mark)
         self._open_calls = (*recovery.again, *recovery.waiting)
         for entry in recovery.waiting:
-            if entry.question is not None:
-                self.interrupt_state.interrupts[entry.question.id] = entry.question
+            for question in (*entry.answered, *((entry.question,) if entry.question is not None else ())):
+                self.interrupt_state.interrupts[question.id] = question
 
 
 def _user_blocks(data: object) -> list[Block] | AudioDelta:
     """The content of one user message, or a piece of sound."""
     if not isinstance(data, list):
-        block = block_from(data)
+        block = _block(data)
         return block if isinstance(block, AudioDelta) else [_from_user(block)]
     if not data:
         raise InvalidInputError("invalid input | input list cannot be empty")
-    return [_from_user(block_from(item)) for item in cast("list[object]", data)]
+    return [_from_user(_block(item)) for item in cast("list[object]", data)]
+
+
+def _block(data: object) -> Block | AudioDelta:
+    if isinstance(data, dict):
+        keys: list[object] = list(data)  # pyright: ignore[reportUnknownArgumentType]
+        if len(keys) != 1 or keys[0] not in {"text", "image", "audio_delta"}:
+            raise InvalidInputError(f"invalid input | expected one of the keys text, image, audio_delta, got {keys!r}")
+    return block_from(data)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _from_user(block: Block | AudioDelta) -> Block:
+    if isinstance(block, TextBlock):
+        if not block.text.strip():
+            raise InvalidInputError(f"invalid input | text={block.text!r} says nothing")
+        return TextBlock(copy_json(block.text, "text"))
     if not isinstance(block, (TextBlock, ImageBlock)):
         raise InvalidTypeError(
             f"invalid input | expected a string, TextBlock, or ImageBlock in a message, got {type(block).__name__}"

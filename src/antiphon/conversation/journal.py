@@ -29,6 +29,7 @@ class OpenCall:
         repeatable: Whether it may run again.
         question: What it waits for, when it waits for a person.
         result: What it came to, when others of its group are not done yet.
+        answered: Its other questions, with the answers that were given.
     """
 
     tool_use: ToolUse
@@ -36,6 +37,7 @@ class OpenCall:
     repeatable: bool = False
     question: Interrupt | None = None
     result: ToolResult | None = None
+    answered: tuple[Interrupt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Journal:
                     "repeatable": call.repeatable,
                     "question": call.question.to_dict() if call.question else None,
                     "result": call.result,
+                    "answered": [question.to_dict() for question in call.answered],
                 }
                 for call in self.calls
             ],
@@ -126,6 +129,7 @@ def _checked_call(call: Any) -> OpenCall:
         bool(call["repeatable"]),
         Interrupt(**call["question"]) if call.get("question") else None,
         result,
+        tuple(Interrupt(**question) for question in call.get("answered", ())),
     )
 
 

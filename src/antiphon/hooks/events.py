@@ -95,12 +95,22 @@ class BeforeModelCallEvent(HookEvent[AgentT_co]):
     """The model is about to be asked.
 
     Attributes:
+        projected_input_tokens: How many tokens the request will have, as far as that can be told; None: it cannot.
         cancel: Set to a text (or True) to answer with that instead.
     """
 
     writable: ClassVar[frozenset[str]] = frozenset({"cancel"})
     invocation_state: dict[str, Any] = field(default_factory=dict[str, Any])
+    projected_input_tokens: int | None = None
     cancel: bool | str = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStopResponse:
+    """An answer and why it ended."""
+
+    message: Message
+    stop_reason: str
 
 
 @dataclass(kw_only=True)
@@ -122,6 +132,14 @@ class AfterModelCallEvent(HookEvent[AgentT_co]):
     exception: Exception | None = None
     retry: bool = False
 
+    @property
+    def stop_response(self) -> ModelStopResponse | None:
+        """The answer with its stop reason; None when the model failed. Of an answer without words the content is empty."""
+        if self.stop_reason is None:
+            return None
+        said: Message = {"role": "assistant", "content": []} if self.message is None else self.message
+        return ModelStopResponse(message=said, stop_reason=self.stop_reason)
+
 
 @dataclass(kw_only=True)
 class BeforeToolCallEvent(HookEvent[AgentT_co]):
@@ -132,6 +150,7 @@ class BeforeToolCallEvent(HookEvent[AgentT_co]):
         tool_use: The call; may be replaced, save its `toolUseId`. Under another name, the tool of that name runs.
         cancel_tool: Set to a text (or True) to refuse the call; the model gets it as an error result.
         interrupt_state: Where questions are kept; use `interrupt`.
+        interruptible: Whether a person can be asked: not in a direct call.
     """
 
     writable: ClassVar[frozenset[str]] = frozenset({"selected_tool", "tool_use", "cancel_tool"})
@@ -140,6 +159,7 @@ class BeforeToolCallEvent(HookEvent[AgentT_co]):
     invocation_state: dict[str, Any] = field(default_factory=dict[str, Any])
     cancel_tool: bool | str = False
     interrupt_state: InterruptState = field(default_factory=InterruptState)
+    interruptible: bool = True
 
     def interrupt(self, name: str, reason: Any = None, response: Any = None) -> Any:
         """The answer to the question `name`, or pause this call until somebody answers.
@@ -232,7 +252,13 @@ class JournalChangedEvent(HookEvent[AgentT_co]):
 
     Awaited where something must be known before it happens (a tool starts, a person is asked); at most every 250 ms
     while the agent speaks.
+
+    Attributes:
+        unsaved: Set by whoever keeps the journal and could not write it yet: a call that must not run twice then waits.
     """
+
+    writable: ClassVar[frozenset[str]] = frozenset({"unsaved"})
+    unsaved: Exception | None = None
 
 
 @dataclass(kw_only=True)
