@@ -4,10 +4,11 @@ import inspect
 
 import pytest
 
-from antiphon import hooks
+from antiphon import Agent, hooks, tool
 from antiphon.hooks import events
-from antiphon.hooks.events import BeforeToolCallEvent, HookEvent
+from antiphon.hooks.events import AfterModelCallEvent, BeforeModelCallEvent, BeforeToolCallEvent, HookEvent
 from antiphon.interrupts import InterruptException, InterruptState
+from antiphon.testing import Answer, ScriptedModel
 
 EVENTS = [
     kind
@@ -38,7 +39,62 @@ def test_the_fields_that_callbacks_may_assign_are_these():
         "AfterModelCallEvent": {"retry"},
         "BeforeToolCallEvent": {"selected_tool", "tool_use", "cancel_tool"},
         "AfterToolCallEvent": {"result", "retry"},
+        "JournalChangedEvent": {"unsaved"},
     }
+
+
+STRANDS = {
+    "AgentInitializedEvent": {"agent"},
+    "BeforeInvocationEvent": {"invocation_state", "messages", "cancel"},
+    "AfterInvocationEvent": {"invocation_state", "result", "resume"},
+    "MessageAddedEvent": {"message"},
+    "MessageUpdatedEvent": {"tracking_id", "message"},
+    "BeforeModelCallEvent": {"invocation_state", "projected_input_tokens", "cancel"},
+    "AfterModelCallEvent": {"invocation_state", "stop_response", "exception", "retry"},
+    "BeforeToolCallEvent": {"selected_tool", "tool_use", "invocation_state", "cancel_tool", "interruptible"},
+    "AfterToolCallEvent": {
+        *("selected_tool", "tool_use", "invocation_state", "result", "exception"),
+        *("cancel_message", "duration", "retry"),
+    },
+    "BidiAgentStopEvent": {"agent"},
+    "BidiResponseCompleteEvent": {"response_id"},
+    "BidiBargeInHookEvent": {"agent"},
+    "BidiBeforeConnectionRestartEvent": {"reason", "timeout_error"},
+    "BidiAfterConnectionRestartEvent": {"reason", "exception"},
+}
+"""What the events of Strands 1.62 carry, under our names."""
+
+
+@pytest.mark.parametrize("name", STRANDS)
+def test_an_event_carries_what_it_carries_in_strands(name):
+    kind = getattr(hooks, name)
+    event = kind(agent=None, **dict.fromkeys(required(kind)))
+    assert [field for field in STRANDS[name] if not hasattr(event, field)] == []
+
+
+def test_an_answer_and_its_stop_reason_are_told_together():
+    answer = {"role": "assistant", "content": [{"text": "Hi"}]}
+    told = AfterModelCallEvent(agent=None, message=answer, stop_reason="end_turn").stop_response
+    assert (told.message, told.stop_reason) == (answer, "end_turn")
+    silent = AfterModelCallEvent(agent=None, stop_reason="end_turn").stop_response
+    assert silent.message == {"role": "assistant", "content": []}
+    assert AfterModelCallEvent(agent=None, exception=ValueError()).stop_response is None
+
+
+async def test_hooks_of_an_agent_see_how_an_answer_ended_and_whether_a_person_can_be_asked():
+    @tool
+    def lights() -> str:
+        """Switch the lights."""
+        return "on"
+
+    seen = []
+    agent = Agent(ScriptedModel([Answer(tool_uses=[("lights", {})]), "Done."]), tools=[lights])
+    agent.add_hook(lambda event: seen.append(event.stop_response.stop_reason), AfterModelCallEvent)
+    agent.add_hook(lambda event: seen.append(event.projected_input_tokens), BeforeModelCallEvent)
+    agent.add_hook(lambda event: seen.append(event.interruptible), BeforeToolCallEvent)
+    await agent.invoke_async("Lights!")
+    agent.tool.lights()
+    assert seen == [None, "tool_use", True, None, "end_turn", False]
 
 
 @pytest.mark.parametrize("kind", EVENTS)

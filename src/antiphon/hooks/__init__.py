@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         JournalChangedEvent,
         MessageAddedEvent,
         MessageUpdatedEvent,
+        ModelStopResponse,
         SessionSaveFailedEvent,
     )
     from antiphon.hooks.registry import BaseHookEvent, HookCallback, HookOrder, HookProvider, HookRegistry
@@ -46,6 +47,7 @@ else:
         "JournalChangedEvent": "antiphon.hooks.events",
         "MessageAddedEvent": "antiphon.hooks.events",
         "MessageUpdatedEvent": "antiphon.hooks.events",
+        "ModelStopResponse": "antiphon.hooks.events",
         "SessionSaveFailedEvent": "antiphon.hooks.events",
     }
 
@@ -79,5 +81,6 @@ __all__ = [
     "JournalChangedEvent",
     "MessageAddedEvent",
     "MessageUpdatedEvent",
+    "ModelStopResponse",
     "SessionSaveFailedEvent",
 ]

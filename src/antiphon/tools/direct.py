@@ -98,6 +98,7 @@ class ToolCaller:
                 # A signal that stayed set from a call that is over does not concern this one.
                 cancel_signal=threading.Event() if cancelled.is_set() else cancelled,
                 interrupt_state=InterruptState(),
+                interruptible=False,
             )
         )
         if outcome.result is None:

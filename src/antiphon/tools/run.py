@@ -53,6 +53,7 @@ async def run_tool(
     before_start: Callable[[AgentTool, ToolUse], Awaitable[None]] | None = None,
     on_progress: Callable[[ToolUse, Any], None] | None = None,
     on_refused: Callable[[ToolUse, str], None] | None = None,
+    interruptible: bool = True,
     clock: Clock = SYSTEM_CLOCK,
 ) -> ToolOutcome:
     """Run a model's call.
@@ -71,13 +72,14 @@ async def run_tool(
         before_start: Called before the tool starts, each time it does: whoever keeps a journal writes it here.
         on_progress: Called with what the tool reports while it works.
         on_refused: Called when a hook refused the call, with what the model is told.
+        interruptible: Whether the call can wait for a person, as hooks are told.
         clock: Measures the duration that hooks are told.
 
     Raises:
         AgentStateError: If a hook asks a person after the tool has run.
         Exception: Whatever a hook or `before_start` raises.
     """
-    run = _Run(agent, tool_use, registry, invocation_state, cancel_signal, interrupt_state, on_progress)
+    run = _Run(agent, tool_use, registry, invocation_state, cancel_signal, interrupt_state, interruptible, on_progress)
     while True:
         before, questions = await run.ask_before()
         tool, call = run.chosen(before)
@@ -136,6 +138,7 @@ class _Run:
     invocation_state: dict[str, Any]
     cancel_signal: threading.Event
     interrupt_state: InterruptState
+    interruptible: bool
     on_progress: Callable[[ToolUse, Any], None] | None
 
     async def ask_before(self) -> tuple[BeforeToolCallEvent, list[Interrupt]]:
@@ -145,6 +148,7 @@ class _Run:
             tool_use=self.tool_use,
             invocation_state=self.invocation_state,
             interrupt_state=self.interrupt_state,
+            interruptible=self.interruptible,
         )
         if not self.agent.hooks.listens(BeforeToolCallEvent):
             return event, []
