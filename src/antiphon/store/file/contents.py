@@ -136,15 +136,22 @@ class Contents:
         offset = found.body
         taken = 0
         for number, first, count in head.lines:
-            line = self.line(number)
-            line.reach(first)
-            for at, size in enumerate(head.sizes[taken : taken + count], first):
-                line.put(at, offset, size)
-                offset += size
+            line = self.lines.get(number) or self.line(number)
+            if first != len(line.offsets):
+                line.reach(first + count)
+                for at, size in enumerate(head.sizes[taken : taken + count], first):
+                    line.put(at, offset, size)
+                    offset += size
+            else:
+                for size in head.sizes[taken : taken + count]:
+                    line.offsets.append(offset)
+                    line.sizes.append(size)
+                    offset += size
             taken += count
-        for address, size in zip(head.blobs, head.sizes[taken:], strict=True):
-            self.blobs[address] = offset, size
-            offset += size
+        if head.blobs:
+            for address, size in zip(head.blobs, head.sizes[taken:], strict=True):
+                self.blobs[address] = offset, size
+                offset += size
         cost = found.body - found.at if len(head.rows) == 1 else HEADER.size + _ROW_BYTES
         for snapshot_id, revision, record in head.rows:
             self.put_row(Row(snapshot_id, self.session_id, revision, record), cost)
@@ -184,7 +191,9 @@ class Contents:
             self.keys[record.idempotency_key] = row.snapshot_id
         for span in record.spans or ():
             # What a row names is taken, although it may be lost: nothing else may ever stand there.
-            self.line(span.line).reach(span.stop)
+            line = self.lines.get(span.line) or self.line(span.line)
+            if len(line.offsets) < span.stop:
+                line.reach(span.stop)
         if before is not None and (row.recency < before.recency or record.agent_id != before.record.agent_id):
             self._find_newest()
         else:
@@ -241,9 +250,14 @@ class Contents:
             self.keys.pop(row.record.idempotency_key, None)
 
     def _see_newest(self, row: Row) -> None:
-        for agent in (ANY_AGENT,) if row.record.agent_id is None else (ANY_AGENT, row.record.agent_id):
+        recency = row.recency
+        newest = self.newest.get(ANY_AGENT)
+        if newest is None or recency >= newest.recency:
+            self.newest[ANY_AGENT] = row
+        agent = row.record.agent_id
+        if agent is not None:
             newest = self.newest.get(agent)
-            if newest is None or row.recency >= newest.recency:
+            if newest is None or recency >= newest.recency:
                 self.newest[agent] = row
 
     def _find_newest(self) -> None:
