@@ -17,7 +17,7 @@ from tests.source_tree import ROOT, Module, attributes, classes, imports, knots,
 ROWS = [
     ["errors"],
     ["clock", "ids", "jsonable"],
-    ["content", "state", "audio"],
+    ["content", "state", "audio", "sandbox"],
     ["events", "interrupts"],
     ["results"],
     ["snapshot.*", "conversation.*"],
@@ -37,7 +37,7 @@ ROWS = [
 
 # Rules without a clock, chance, I/O or a loop: they get such things as arguments.
 PURE = [
-    *["errors", "jsonable", "content", "state", "events", "audio", "interrupts", "results"],
+    *["errors", "jsonable", "content", "state", "events", "audio", "interrupts", "results", "sandbox"],
     *["snapshot.*", "conversation.*"],
     *["store.lines", "store.matching", "store.messages", "store.record", "store.redaction", "store.retention"],
     *["store.leases", "store.tenants", "store.base"],

@@ -17,10 +17,12 @@ from antiphon.content import Messages, SystemContentBlock
 from antiphon.conversation.journal import Journal
 from antiphon.hooks.registry import EventFor, EventTypes, HookCallback, HookRegistry
 from antiphon.models.base import ConfiguredModel
+from antiphon.sandbox import HostSandbox
 from antiphon.snapshot.envelope import Snapshot
 from antiphon.snapshot.fields import AgentKind, SnapshotField, SnapshotPreset
 from antiphon.state import AgentState
 from antiphon.storage.base import Storage
+from antiphon.tools.registry import ToolRegistry
 
 SharedEventT = TypeVar("SharedEventT", bound="EventFor[LocalAgent]")
 
@@ -40,6 +42,7 @@ class LocalAgent(Protocol):
         messages: The committed history. The list may be changed between invocations.
         state: Application state, saved with the session.
         hooks: The callbacks.
+        tool_registry: The tools, by name.
     """
 
     kind: ClassVar[AgentKind]
@@ -49,6 +52,7 @@ class LocalAgent(Protocol):
     messages: Messages
     state: AgentState
     hooks: HookRegistry
+    tool_registry: ToolRegistry
 
     @property
     def model(self) -> ConfiguredModel: ...
@@ -73,6 +77,25 @@ class LocalAgent(Protocol):
 
     @property
     def storage(self) -> Storage | None: ...
+
+    @property
+    def sandbox(self) -> HostSandbox:
+        """Where tool code runs."""
+        ...
+
+    @property
+    def context_manager(self) -> None:
+        """Always None: there are no context managers yet."""
+        ...
+
+    @property
+    def event_loop_metrics(self) -> Any:
+        """Not collected.
+
+        Raises:
+            NotSupportedError: Always.
+        """
+        ...
 
     @property
     def cancel_signal(self) -> threading.Event: ...

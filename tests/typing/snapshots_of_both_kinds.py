@@ -7,7 +7,10 @@ from antiphon import Agent, AgentState, BidiAgent, LocalAgent, Snapshot
 from antiphon.content import Messages
 from antiphon.models import BidiModel, Model
 from antiphon.models.base import ConfiguredModel
+from antiphon.sandbox import HostSandbox
 from antiphon.snapshot.fields import SnapshotField
+from antiphon.storage import Storage
+from antiphon.tools import ToolRegistry
 
 
 def copy(source: LocalAgent, target: LocalAgent) -> Snapshot:
@@ -44,6 +47,11 @@ def what_is_shared_has_one_type(agent: Agent, bidi: BidiAgent, both: LocalAgent)
         assert_type(each.session_id, str)
         assert_type(each.system_prompt, str | None)
         assert_type(each.tool_names, list[str])
+        assert_type(each.tool_registry, ToolRegistry)
+        assert_type(each.sandbox, HostSandbox)
+        assert_type(each.sandbox.isolated, bool)
+        assert_type(each.storage, Storage | None)
+        nothing: None = each.context_manager
     model: ConfiguredModel = both.model
     turns: Model = agent.model
     live: BidiModel = bidi.model
@@ -59,8 +67,15 @@ def a_prompt_is_set_as_text_or_as_blocks(both: LocalAgent, bidi: BidiAgent) -> N
 
 def some_things_cannot_be_assigned(agent: Agent, bidi: BidiAgent, both: LocalAgent, value: Any) -> None:
     both.session_id = value  # type: ignore[misc]
-    both.cancel_signal = value  # type: ignore[misc]
-    agent.storage = value  # type: ignore[misc]
+    for each in (agent, bidi, both):
+        each.sandbox = value  # type: ignore[misc]
+        each.context_manager = value  # type: ignore[misc]
+        each.event_loop_metrics = value  # type: ignore[misc]
+        each.cancel_signal = value  # type: ignore[misc]
+        each.storage = value  # type: ignore[misc]
+    both.sandbox = value  # type: ignore[misc]
+    agent.sandbox = value  # type: ignore[misc]
+    bidi.sandbox = value  # type: ignore[misc]
     bidi.tool_names = value  # type: ignore[misc]
 
 

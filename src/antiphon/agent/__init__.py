@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     )
     from antiphon.agent.prompts import AgentInput
     from antiphon.agent.retry import ModelRetryStrategy
-    from antiphon.agent.sandbox import HostSandbox
     from antiphon.agent.turns import Agent
+    from antiphon.sandbox import HostSandbox
 else:
     _NAMES = {
         "Agent": "antiphon.agent.turns",
         "AgentInput": "antiphon.agent.prompts",
         "BidiAgent": "antiphon.agent.live",
         "ConversationManager": "antiphon.agent.managers",
-        "HostSandbox": "antiphon.agent.sandbox",
+        "HostSandbox": "antiphon.sandbox",
         "Limits": "antiphon.agent.invocation",
         "ModelRetryStrategy": "antiphon.agent.retry",
         "NullConversationManager": "antiphon.agent.managers",

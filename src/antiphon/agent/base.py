@@ -9,7 +9,6 @@ from collections.abc import Collection
 from typing import Any, cast
 
 from antiphon.agent.blocking import run_blocking
-from antiphon.agent.sandbox import HostSandbox
 from antiphon.content import Message, Messages, SystemContentBlock, ToolResult, ToolUse
 from antiphon.conversation.repair import without_dangling_tail
 from antiphon.errors import (
@@ -27,6 +26,7 @@ from antiphon.ids import check_id, new_uuid7
 from antiphon.interrupts import InterruptState
 from antiphon.jsonable import copy_json
 from antiphon.local_agent import LocalAgent, SharedEventT
+from antiphon.sandbox import HostSandbox
 from antiphon.session.base import SessionManager
 from antiphon.snapshot.checks import check_snapshot
 from antiphon.snapshot.envelope import SCHEMA_VERSION, Snapshot
