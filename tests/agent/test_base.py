@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from antiphon.agent import Agent, HostSandbox
+from antiphon.agent import Agent
 from antiphon.errors import (
     ConcurrencyException,
     DuplicateToolError,

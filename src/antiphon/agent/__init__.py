@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from antiphon.agent.prompts import AgentInput
     from antiphon.agent.retry import ModelRetryStrategy
     from antiphon.agent.turns import Agent
-    from antiphon.sandbox import HostSandbox
 else:
     _NAMES = {
         "Agent": "antiphon.agent.turns",
         "AgentInput": "antiphon.agent.prompts",
         "BidiAgent": "antiphon.agent.live",
         "ConversationManager": "antiphon.agent.managers",
-        "HostSandbox": "antiphon.sandbox",
         "Limits": "antiphon.agent.invocation",
         "ModelRetryStrategy": "antiphon.agent.retry",
         "NullConversationManager": "antiphon.agent.managers",
@@ -40,7 +38,6 @@ __all__ = [
     "AgentInput",
     "BidiAgent",
     "ConversationManager",
-    "HostSandbox",
     "Limits",
     "ModelRetryStrategy",
     "NullConversationManager",

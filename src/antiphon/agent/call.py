@@ -34,6 +34,7 @@ from antiphon.events import (
     BidiConnectionStartEvent,
     BidiConnectionStopEvent,
     BidiConnectionWarningEvent,
+    BidiResponseStartEvent,
     BidiResponseStopEvent,
     BidiToolUseBlocksEvent,
     BidiTranscriptDeltaEvent,
@@ -57,6 +58,7 @@ from antiphon.tools.run import run_tool
 
 CANCEL_GRACE_S = 2.0
 """How long a running tool has to end by itself after a cancellation."""
+_RESPONSES = 16
 JOURNAL_EVERY_S = 0.2
 """How often the words heard so far are written down while the agent speaks.
 
@@ -225,6 +227,10 @@ class LiveCall:
             case BidiConnectionStartEvent():
                 self._state.connection_id = event.connection_id
                 self.lanes.put(event)
+            case BidiResponseStartEvent():
+                self._state.note_response(event.response_id, self.connection.generation)
+                self.lanes.put(event)
+                self.do(self.conversation.apply(event, now))
             case BidiResponseStopEvent():
                 self.lanes.put(event)
                 self.do(self.conversation.apply(event, now))
@@ -237,6 +243,7 @@ class LiveCall:
         speech = self.conversation.responding
         if speech is None or (event.response_id and event.response_id != speech.response_id):
             speech = self.conversation.speech(event.response_id, self._clock.now())
+            self._state.note_response(speech.response_id, self.connection.generation)
         if speech.cut:
             return
         if not event.response_id:
@@ -348,7 +355,9 @@ class LiveCall:
                 case Emit(event):
                     self.lanes.put(event)
                 case Truncate():
-                    self.connection.post(effect)
+                    # A connection that did not make the response was told only what was heard of it.
+                    if self._state.made_by.get(effect.response_id) == self.connection.generation:
+                        self.connection.post(effect)
         self._set_alarm()
 
     def _commit(self, messages: tuple[Message, ...], waited: list[asyncio.Future[None]] | None) -> None:
@@ -472,13 +481,20 @@ async def _called(callback: Callable[[Any], Any], event: BaseHookEvent) -> None:
 class _CallState:
     """Where a call stands between its beginning and its end."""
 
-    __slots__ = ("cancel_after_tools", "cancelled", "connection_id", "told")
+    __slots__ = ("cancel_after_tools", "cancelled", "connection_id", "made_by", "told")
 
     def __init__(self) -> None:
         self.told = False
         self.cancelled = False
         self.cancel_after_tools: str | None = None
         self.connection_id = ""
+        self.made_by: dict[str, int] = {}  # the connections of the latest responses
+
+    def note_response(self, response_id: str, generation: int) -> None:
+        """A response begins."""
+        self.made_by.setdefault(response_id, generation)
+        while len(self.made_by) > _RESPONSES:
+            del self.made_by[next(iter(self.made_by))]
 
 
 class _JournalTick:

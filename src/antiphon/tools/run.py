@@ -104,8 +104,10 @@ async def run_tool(
                 result = await run.result_of(tool, call)
             except InterruptException as asked:
                 return ToolOutcome(call, None, (asked.interrupt,))
-            except Exception as failure:  # noqa: BLE001 - a tool is the user's code: the model is told what it raised
-                error = failure
+            except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
+                raise
+            except BaseException as failure:  # noqa: BLE001 - a tool is the user's code: the model is told what it raised
+                error = failure if isinstance(failure, Exception) else AgentStateError(f"tool raised {failure!r}")
                 result = error_result(call["toolUseId"], _told(failure))
         if not agent.hooks.listens(AfterToolCallEvent):
             return ToolOutcome(call, result)
