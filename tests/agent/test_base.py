@@ -20,6 +20,7 @@ from antiphon.errors import (
     ToolNotFoundError,
 )
 from antiphon.hooks.events import AgentInitializedEvent, MessageAddedEvent
+from antiphon.sandbox import HostSandbox
 from antiphon.session.base import SessionManager
 from antiphon.snapshot.envelope import Snapshot
 from antiphon.state import AgentState
