@@ -70,12 +70,18 @@ def _checked_text(text: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    r"""`text` with a question mark for each lone surrogate, which no storage takes.
+    r"""`text` with U+FFFD for each lone surrogate, which no storage takes. Halves that meet become their character.
 
-    >>> clean_text("a\ud800b")
-    'a?b'
+    >>> clean_text("a\ud800b") == "a\ufffdb", clean_text("\ud83c" + "\udfa7") == "\N{HEADPHONE}"
+    (True, True)
     """
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def _number(value: float) -> float:
