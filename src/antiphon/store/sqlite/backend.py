@@ -51,12 +51,7 @@ class SQLiteBackend:
                 _end(db, "COMMIT")
 
     def write(self, jobs: Sequence[Job]) -> list[Outcome]:
-        try:
-            outcomes = self._transact(jobs)
-        except SessionStoreError as error:
-            if len(jobs) == 1:
-                return [Outcome(error=error)]
-            outcomes = [self._alone(job) for job in jobs]
+        outcomes = self._carry_out(jobs)
         if any(job.scrub and outcome.error is None for job, outcome in zip(jobs, outcomes, strict=True)):
             self._scrubber.begin()
         return outcomes
@@ -77,20 +72,33 @@ class SQLiteBackend:
             self._writes.close()
         self._database.lock.close()
 
+    def _carry_out(self, jobs: Sequence[Job]) -> list[Outcome]:
+        try:
+            return self._transact(jobs)
+        except _TakenBackError as failed:
+            if len(jobs) == 1:
+                return [Outcome(error=failed.error)]
+            return [outcome for job in jobs for outcome in self._carry_out([job])]
+        except SessionStoreError as error:  # it could not even be begun; for none of them
+            return [Outcome(error=error)] * len(jobs)
+
     def _transact(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Carry out jobs in one transaction. When this raises, all of it was taken back."""
+        """Carry out jobs in one transaction. When this raises, nothing has happened."""
         with self._database.lock.held(), self._writes.taken() as db:
             db.run("BEGIN IMMEDIATE")  # a transaction that begins as a reader may find that it cannot write any more
             try:
                 self._database.check_version(db)
-                outcomes = [self._carry_out(db, job) for job in jobs]
+                outcomes = [self._carry_out_one(db, job) for job in jobs]
                 db.run("ROLLBACK" if all(outcome.error for outcome in outcomes) else "COMMIT")
+            except SessionStoreError as error:
+                _end(db, "ROLLBACK")
+                raise _TakenBackError(error) from error
             except BaseException:
                 _end(db, "ROLLBACK")
                 raise
             return outcomes
 
-    def _carry_out(self, db: Connection, job: Job) -> Outcome:
+    def _carry_out_one(self, db: Connection, job: Job) -> Outcome:
         db.run("SAVEPOINT job")
         before = _changes(db) if job.scrub else 0
         try:
@@ -105,12 +113,6 @@ class SQLiteBackend:
             return Outcome(error=error)
         db.run("RELEASE job")
         return Outcome(value)
-
-    def _alone(self, job: Job) -> Outcome:
-        try:
-            return self._transact([job])[0]
-        except SessionStoreError as error:
-            return Outcome(error=error)
 
     def before_fork(self) -> None:
         """Close every connection, and keep other threads from opening them.
@@ -132,6 +134,14 @@ class SQLiteBackend:
                 slot.renew()
             self._database.lock.renew()
             self._watches, self._scrubber = [], Scrubber(self._database, self._writes)
+
+
+class _TakenBackError(Exception):
+    """A transaction failed: its jobs may be tried each for itself."""
+
+    def __init__(self, error: SessionStoreError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _end(db: Connection, how: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
 from typing import Final, Literal, TypeAlias
 
@@ -16,6 +17,8 @@ Synchronous: TypeAlias = Literal["OFF", "NORMAL", "FULL", "EXTRA"]
 
 APPLICATION_ID: Final = 0x416E7470
 """In the file's header: `Antp`. By it `file` and we know whose database it is."""
+
+_SMALLEST = 512  # bytes of a page
 
 Identity: TypeAlias = tuple[int, int]
 """Which file stands at a path: device and inode."""
@@ -67,19 +70,37 @@ class Database:
             self._make_folder()
         elif not os.path.isdir(os.path.dirname(self.path)):
             raise self._lost()
-        with self.lock.held():  # openers race for the change to WAL, and SQLite's busy handler is not asked there
-            self._make_file()
-            db = self._driver.connect(self.path, self._patience)
-            try:
-                self._prepare(db)
-                identity = self.identity()
-            except BaseException:
-                db.close()
-                raise
-        self._was_there = True
-        if identity is None:
-            db.close()
+        # Only who changes something needs the lock: a reader waits for nobody.
+        db, identity = self._connect(prepare=False) if self._was_there else (None, None)
+        if db is None:
+            with self.lock.held():  # openers race for the change to WAL, and SQLite's busy handler is not asked there
+                self._make_file()
+                db, identity = self._connect(prepare=True)
+        if db is None or identity is None:
             raise self._lost()
+        self._was_there = True
+        return db, identity
+
+    def _connect(self, *, prepare: bool) -> tuple[Connection | None, Identity | None]:
+        """A connection and what it is connected to; none where there is nothing, or it would have to be prepared first."""
+        identity = self.identity()
+        if identity is None:
+            return None, None
+        db = self._driver.connect(self.path, self._patience)
+        try:
+            if not self._is_ready(db):
+                if not prepare:
+                    db.close()
+                    return None, None
+                self._prepare(db)
+            db.run(f"PRAGMA synchronous = {self._synchronous}")
+            db.run("PRAGMA secure_delete = ON")
+        except BaseException:
+            db.close()
+            raise
+        if identity != self.identity():  # replaced meanwhile: which of the two was opened, nobody can tell
+            db.close()
+            raise SessionStoreError(f"the database {self.path!r} was replaced while it was opened: try again")
         return db, identity
 
     def identity(self) -> Identity | None:
@@ -113,37 +134,56 @@ class Database:
             raise SessionStoreError(f"the folder {folder!r} cannot be made: {error}") from error
 
     def _make_file(self) -> None:
-        if os.path.exists(self.path):
+        with suppress(FileNotFoundError):
+            size = os.stat(self.path).st_size
+            if 0 < size < _SMALLEST:  # SQLite would take it for an empty one, and write over it
+                raise StoreSchemaError(f"{self.path!r} is not a database of SQLite: use another path")
             return
         if self._was_there:
             raise self._lost()
         try:
             # SQLite gives its log the same rights.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise SessionStoreError(f"the database {self.path!r} cannot be made: {error}") from error
+        self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        try:
             folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(folder)
             finally:
                 os.close(folder)
         except OSError as error:
-            raise SessionStoreError(f"the database {self.path!r} cannot be made: {error}") from error
+            raise SessionStoreError(f"the folder of {self.path!r} cannot be synced: {error}") from error
 
-    def _prepare(self, db: Connection) -> None:
-        application, version = db.rows("PRAGMA application_id")[0][0], db.rows("PRAGMA user_version")[0][0]
-        is_new = application == 0 and version == 0 and not db.rows("SELECT 1 FROM sqlite_master LIMIT 1")
-        if not is_new and application != APPLICATION_ID:
+    def _is_ready(self, db: Connection) -> bool:
+        """Whether a database is ours, of this version, and has a log.
+
+        Raises:
+            StoreSchemaError: If it can never be.
+        """
+        application: int = db.rows("PRAGMA application_id")[0][0]
+        version: int = db.rows("PRAGMA user_version")[0][0]
+        if application == 0 and version == 0 and not db.rows("SELECT 1 FROM sqlite_master LIMIT 1"):
+            return False
+        if application != APPLICATION_ID:
             raise StoreSchemaError(f"{self.path!r} is a database of something else: use another path")
         if version > len(self._scripts):
             raise self._other_version(version)
+        mode: str = db.rows("PRAGMA journal_mode")[0][0]
+        return version == len(self._scripts) and mode == "wal"
+
+    def _prepare(self, db: Connection) -> None:
         mode = db.rows("PRAGMA journal_mode = WAL")[0][0]
         if mode != "wal":
             raise SessionStoreError(
                 f"the database {self.path!r} cannot have a write-ahead log (its mode is {mode!r}): use a local disk"
             )
-        db.run(f"PRAGMA synchronous = {self._synchronous}")
-        db.run("PRAGMA secure_delete = ON")
-        if version < len(self._scripts):
-            migrate(db, self._scripts)
+        # The change was a transaction with a journal; one that came back after a power cut would undo it.
+        self._sync_folder()
+        migrate(db, self._scripts)
 
     def _other_version(self, version: int) -> StoreSchemaError:
         return StoreSchemaError(

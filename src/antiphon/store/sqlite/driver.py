@@ -65,12 +65,14 @@ class StandardConnection:
     def __init__(self, path: str, patience: float) -> None:
         self.path = path
         self.failure: SessionStoreError | None = None
+        self._is_open = False
         try:
             self._db = sqlite3.connect(
                 path, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=256
             )
         except sqlite3.Error as error:
             raise self._failed(error) from error
+        self._is_open = True
 
     def rows(self, statement: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         try:
@@ -91,13 +93,15 @@ class StandardConnection:
             raise self._failed(error) from error
 
     def close(self) -> None:
+        self._is_open = False
         try:
             self._db.close()
         except sqlite3.Error as error:
             self._failed(error)
 
     def __del__(self) -> None:
-        self.close()
+        if self._is_open:
+            self.close()
 
     def _failed(self, error: sqlite3.Error) -> SessionStoreError:
         failure = failure_of(cast("int", getattr(error, "sqlite_errorcode", 1)), str(error), self.path)

@@ -45,10 +45,6 @@ class Scrubber:
     def begin(self) -> None:
         """Remove them; on a thread where that has to wait for readers."""
         if not self._attempt(_PATIENCE_S):
-            _log.warning(
-                "forgotten words are still in the log of %r: somebody reads an older state; trying again",
-                self._database.path,
-            )
             self._go_on()
 
     def resume(self) -> None:
@@ -96,7 +92,7 @@ class Scrubber:
             return False
 
     def _scrub(self, db: Connection, patience: float) -> bool:
-        left = db.rows(_LEFT)
+        left, path = db.rows(_LEFT), self._database.path
         if not left:
             return True
         if left[0][0] == _REBUILD:
@@ -108,6 +104,8 @@ class Scrubber:
         finally:
             self._database.set_patience(db)
         if is_busy:
+            if patience:
+                _log.warning("somebody reads an older state of %r: forgotten words stay in its log until then", path)
             return False
         db.run("DELETE FROM note WHERE tenant = 0 AND name = 'scrub'")
         return True
