@@ -68,9 +68,9 @@ class UnsyncedFileSystem(FileSystem):
 
         Args:
             chance: Decides, for each folder and each file, whether the disk had got hold of what was never flushed (of
-                a
-                file: how much of it). None loses all of it.
+                a file: how much of it, and whether zeros stand in place of the rest). None loses all of it.
         """
+        self._crashes += 1
         for folder in sorted(self._names):  # from the top down
             if os.path.isdir(folder):
                 self._restore(folder, chance)

@@ -173,7 +173,7 @@ class FileBackend:
     def _tidy(self, tx: Transaction, session_id: str) -> None:
         try:
             tx.tidy()
-        except OSError as error:  # what was to be saved is: the log is as long as it was
+        except (OSError, SessionStoreError) as error:  # what was to be saved is: the log is as long as it was
             _log.warning("the log of session %r could not be written anew: %s", session_id, error)
 
 

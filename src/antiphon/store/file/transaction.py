@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
-from antiphon.errors import MovedError
+from antiphon.errors import MovedError, SessionStoreError
 from antiphon.store.backend import SessionMark
 from antiphon.store.file.chains import beyond
 from antiphon.store.file.contents import Contents
-from antiphon.store.file.folder import INDEX, KEYS, LOG, TEMPORARY, Folder, digest, note_lock, write_whole
+from antiphon.store.file.folder import INDEX, KEYS, LOG, TEMPORARY, Folder, digest, note_lock, translated, write_whole
 from antiphon.store.file.frames import Begin, Head, pack_frame
 from antiphon.store.file.index import Claim, Index, key_claim, row_claim
 from antiphon.store.file.log import fetch
@@ -348,7 +348,8 @@ class Transaction(View):
 
     def _lock(self, name: str) -> None:
         if name not in self._locked:
-            self._locks.enter_context(self._place.locked(name))
+            with translated(f"locking {self._place.path(name)!r}"):
+                self._locks.enter_context(self._place.locked(name))
             self._locked.add(name)
 
     def _begin(self, contents: Contents) -> Begin:
@@ -438,7 +439,7 @@ class Transaction(View):
         if self._held is not None:
             try:
                 self._indexed().remove(self._place, self._key, self._held.contents.uid)
-            except OSError as error:  # what the index says too much costs a look, no more
+            except (OSError, SessionStoreError) as error:  # what the index says too much costs a look, no more
                 _log.warning("%s: %s", self._place.path(INDEX), error)
 
     def _write_note(self, name: str, value: bytes | None) -> None:

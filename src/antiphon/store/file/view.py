@@ -16,7 +16,7 @@ import msgspec
 from antiphon.errors import CorruptStoreError, SessionStoreError
 from antiphon.store.backend import Query, SessionMark
 from antiphon.store.file.contents import ANY_AGENT, Contents
-from antiphon.store.file.folder import LOG, NOTE, Folder, digest
+from antiphon.store.file.folder import INDEX, LOG, NOTE, Folder, digest, translated
 from antiphon.store.file.index import Index, settle
 from antiphon.store.file.log import Log, fetch
 from antiphon.store.record import Row
@@ -206,7 +206,8 @@ class View:
 
     def bodies_at(self, opened: Open, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
         """The bodies at these places of a log."""
-        return fetch(opened.fd, offsets, sizes)
+        with translated("reading a log"):
+            return fetch(opened.fd, offsets, sizes)
 
     # Notes
 
@@ -214,12 +215,12 @@ class View:
         if self._folder is None:
             return None
         file = note_file(name)
-        fd = self._folder.open(file)
-        if fd is None:
-            return None
-        self._folder.fs.close(fd)
-        found = unpack_note(self._folder.fs.read(file, self._folder.at), self._folder.path(file))
-        return found[1]
+        with translated(f"reading {self._folder.path(file)!r}"):
+            try:
+                data = self._folder.fs.read(file, self._folder.at)
+            except FileNotFoundError:
+                return None
+        return unpack_note(data, self._folder.path(file))[1]
 
     # What stands where
 
@@ -246,7 +247,8 @@ class View:
         """The log of a session, as it is now, and for the rest of this view."""
         if session in self._opened:
             return self._opened[session]
-        opened = self._opened[session] = self._fresh(session)
+        with translated(f"reading {session.hex() + LOG!r}"):
+            opened = self._opened[session] = self._fresh(session)
         return opened
 
     def _fresh(self, session: bytes) -> Open | None:
@@ -299,7 +301,8 @@ class View:
 
     def _indexed(self) -> Index:
         if not self._is_indexed and self._folder is not None:
-            self._index.refresh(self._folder)
+            with translated(f"reading {self._folder.path(INDEX)!r}"):
+                self._index.refresh(self._folder)
             self._is_indexed = True
         return self._index
 
