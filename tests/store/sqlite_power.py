@@ -159,13 +159,14 @@ class PowerDriver:
     Args:
         vfs: The files.
         pages: How long the log may be before it is copied into the database.
+        connection: Makes them.
     """
 
-    def __init__(self, vfs: PowerVFS, pages: int = 1000) -> None:
-        self.vfs, self.pages = vfs, pages
+    def __init__(self, vfs: PowerVFS, pages: int = 1000, connection: "type[PowerConnection] | None" = None) -> None:
+        self.vfs, self.pages, self.connection = vfs, pages, connection or PowerConnection
 
     def connect(self, path: str, patience: float) -> "PowerConnection":
-        connection = PowerConnection(path, patience, self.vfs)
+        connection = self.connection(path, patience, self.vfs)
         connection.run(f"PRAGMA wal_autocheckpoint = {self.pages}")
         return connection
 

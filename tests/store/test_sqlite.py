@@ -25,15 +25,13 @@ from antiphon.errors import (
     StoreSchemaError,
 )
 from antiphon.store import LineStore, SessionStore, open_store
-from antiphon.store.backend import Job, SessionMark
 from antiphon.store.sqlite import SQLiteSessionStore
-from antiphon.store.sqlite.backend import SQLiteBackend
-from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.driver import StandardConnection, StandardDriver
 from antiphon.store.sqlite.lock import WriteLock
 from antiphon.testing.store_contract import SessionStoreContract
 from antiphon.testing.store_suite.model import StoreMachine
 from antiphon.testing.store_suite.support import becomes, found, put, row, said, snapshot, words
+from tests.store.sqlite_checks import a_view_is_of_one_moment, nobody_writes_in_between
 from tests.store.sqlite_life import take_turn
 from tests.store.sqlite_power import PowerDriver, PowerVFS
 
@@ -71,6 +69,14 @@ def test_any_history_reads_back_to_the_bit_in_every_row():
             max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
+
+
+def is_taken(lock: threading.RLock) -> bool:
+    """Whether another thread has it."""
+    free = lock.acquire(blocking=False)
+    if free:
+        lock.release()
+    return not free
 
 
 # The file
@@ -317,11 +323,14 @@ async def test_saves_that_wait_share_one_wait_for_the_disk(path):
     vfs.counts.clear()
     gate = WriteLock(f"{path}-lock", 10)
     with gate.held():
-        saves = [asyncio.create_task(put(store, f"r{n}", row(n, f"s{n % 5}"))) for n in range(40)]
-        while len(store._core._waiting) < 35:  # noqa: ASYNC110 - some are at the lock, the others stand behind them
+        saves = [asyncio.create_task(put(store, "alone", row(1)))]
+        while not is_taken(store._core.backend._database.lock._threads):  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0)
+        saves += [asyncio.create_task(put(store, f"r{n}", row(n, f"s{n % 5}"))) for n in range(40)]
+        while len(store._core._waiting) < 40:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0)
     await asyncio.gather(*saves)
-    assert vfs.counts["sync db-wal"] <= 4
+    assert vfs.counts["sync db-wal"] == 2
     gate.close()
     store.close()
 
@@ -330,25 +339,11 @@ async def test_saves_that_wait_share_one_wait_for_the_disk(path):
 
 
 def test_nobody_writes_between_what_a_change_reads_and_what_it_writes(path):
-    backend = SQLiteBackend(Database(str(path), StandardDriver()))
-    foreign = sqlite3.connect(path, timeout=0, isolation_level=None)
-    tries = []
+    nobody_writes_in_between(path, StandardDriver())
 
-    def work(tx):
-        assert tx.mark("s") is None
-        try:
-            foreign.execute("INSERT INTO note (tenant, name, body) VALUES (9, 'theirs', x'00')")
-            tries.append("written")
-        except sqlite3.OperationalError as error:
-            tries.append(str(error))
-        tx.put_mark("s", SessionMark(0, b"salt"))
 
-    outcome = backend.write([Job("global", "s", work)])[0]
-    assert outcome.error is None
-    assert tries == ["database is locked"]
-    foreign.execute("INSERT INTO note (tenant, name, body) VALUES (9, 'theirs', x'00')")
-    foreign.close()
-    backend.close()
+def test_what_is_read_together_is_of_one_moment(path):
+    a_view_is_of_one_moment(path, StandardDriver())
 
 
 async def test_a_program_that_writes_without_our_lock_is_waited_for(path):
@@ -357,22 +352,13 @@ async def test_a_program_that_writes_without_our_lock_is_waited_for(path):
     foreign = sqlite3.connect(path, isolation_level=None)
     foreign.execute("BEGIN IMMEDIATE")
     save = asyncio.create_task(put(store, "two", row(1)))
-    while not _waits(store):  # noqa: ASYNC110 - no event tells that a thread is at work
+    while not is_taken(store._core.backend._writes.lock):  # noqa: ASYNC110 - no event tells of it
         await asyncio.sleep(0)
     assert not save.done()
     foreign.execute("COMMIT")
     await save
     foreign.close()
     store.close()
-
-
-def _waits(store: LineStore) -> bool:
-    """Whether the writer is at work: its lock cannot be had."""
-    lock = store._core.backend._writes.lock
-    free = lock.acquire(blocking=False)
-    if free:
-        lock.release()
-    return not free
 
 
 async def test_who_is_kept_waiting_too_long_gets_a_clear_error_and_may_try_again(path):
@@ -452,6 +438,7 @@ def run_together(program: str, *arguments: object, processes: int) -> list[dict[
 FIRST = """
 import json, sys
 from antiphon.store.sqlite import SQLiteSessionStore
+from tests.store.sqlite_checks import a_view_is_of_one_moment, nobody_writes_in_between
 from tests.store.sqlite_life import take_turn
 path, number = sys.argv[1:]
 print("ready", flush=True)
@@ -472,6 +459,7 @@ RACE = """
 import json, sys
 from antiphon.errors import SessionConflictError
 from antiphon.store.sqlite import SQLiteSessionStore
+from tests.store.sqlite_checks import a_view_is_of_one_moment, nobody_writes_in_between
 from tests.store.sqlite_life import take_turn
 path, turns, number = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 store = SQLiteSessionStore(path)
@@ -558,6 +546,7 @@ FORK = """
 import json, os, sys
 from antiphon.errors import SessionConflictError
 from antiphon.store.sqlite import SQLiteSessionStore
+from tests.store.sqlite_checks import a_view_is_of_one_moment, nobody_writes_in_between
 from tests.store.sqlite_life import take_turn
 def turn():
     while True:
