@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from antiphon.errors import ContendedError, MovedError, StaleEpochError, TerminalStatusError
+from antiphon.errors import ContendedError, CorruptStoreError, MovedError, StaleEpochError, TerminalStatusError
 from antiphon.ids import check_id, new_uuid7
 from antiphon.jsonable import private_copy
 from antiphon.store.backend import Job, Reading
@@ -195,7 +195,10 @@ def _plan(
     messages = (yield from listed.private()) if isinstance(listed, StoredMessages) else listed
     for row, length in ground.bases:
         origin = Origin(tenant, row.snapshot_id, row.revision, ground.redactions)
-        stored = yield from _stored(known, row, origin)
+        try:
+            stored = yield from _stored(known, row, origin)
+        except CorruptStoreError:  # what is damaged cannot be shared; the session goes on without it
+            continue
         copies = yield from stored.private()
         found = yield from match(messages, copies, path="snapshot.data.messages", mask=mask, is_private=is_private)
         if any(piece.known is not None for piece in found.pieces):

@@ -105,16 +105,19 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Head)
 
 
-def pack_frame(at: int, previous: int, head: Head, bodies: Sequence[bytes]) -> tuple[bytes, int, int]:
+def pack_frame(
+    at: int, previous: int, head: Head, bodies: Sequence[bytes], *, most: int = _LARGEST
+) -> tuple[bytes, int, int]:
     """A frame for the place `at`, where its first body will stand, and its checksum.
 
     Raises:
-        SessionRowError: If it is larger than a frame can be (4 GiB).
+        SessionRowError: If it is larger than `most` bytes, by default what a frame can be (4 GiB).
     """
     packed = _encoder.encode(head)
+    size = len(packed) + sum(map(len, bodies))
+    if size > most:
+        raise SessionRowError(f"a commit of {size} bytes is larger than a log can take in one piece ({most})")
     data = b"".join((packed, *bodies))
-    if len(data) > _LARGEST:
-        raise SessionRowError(f"a commit of {len(data)} bytes is larger than a log can take in one piece ({_LARGEST})")
     checksum = zlib.crc32(data, zlib.crc32(_PLACE.pack(at, len(data), len(packed), previous)))
     header = HEADER.pack(_MAGIC, len(data), len(packed), previous, checksum)
     return header + data, at + HEADER.size + len(packed), checksum
