@@ -35,4 +35,5 @@ def schema(postgres_dsn: str) -> Iterator[str]:
     name = f'test "{os.getpid()}" %s {next(_numbers)}'  # a name that must be quoted
     yield name
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("SET lock_timeout = '10s'")  # a transaction that a test left open would hang us
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name)))

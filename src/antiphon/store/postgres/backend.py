@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -40,6 +41,9 @@ _ROLLBACK = b"ROLLBACK"
 _LIMITS = {"lock_timeout": "30s", "idle_timeout": "5min"}
 
 _TRIES = 5  # of a change that the server gives up on, because two wait for one another
+
+_COMMIT_LOOKS = 250
+_COMMIT_LOOK_S = 0.02
 
 _HELD_WORDS = ("snapshots", "messages", "blobs", "masks")
 _SCRUB_LOOKS = 25
@@ -245,12 +249,14 @@ class PostgresBackend:
         Raises:
             SessionStoreError: If it cannot be told.
         """
-        try:
-            with self._connections.borrow() as connection:
+        status = None
+        with suppress(psycopg.Error), self._connections.borrow() as connection:
+            for _ in range(_COMMIT_LOOKS):
                 asked = execute(connection, STATEMENTS["transaction_status"], {"transaction": trial.transaction})
                 status = _first(asked.fetchone())
-        except psycopg.Error:
-            status = None
+                if status != "in progress":  # so it is until the server has noticed that nobody is there any more
+                    break
+                threading.Event().wait(_COMMIT_LOOK_S)
         if status not in {"committed", "aborted"}:
             raise SessionStoreError(
                 "the connection to PostgreSQL ended during a commit: read the row again to see whether it was written"
