@@ -237,7 +237,7 @@ class Transaction(View):
 
     def keep_messages(self, session_id: str, kept: Mapping[int, Sequence[tuple[int, int]]]) -> int:
         forgotten = self._change(session_id).keep_messages(kept)
-        self._is_anew = self._is_anew or forgotten > 0
+        self._is_anew = self._is_anew or forgotten > 0 or bool(self._draft.dropped)
         return forgotten
 
     def keep_blobs(self, session_id: str, addresses: set[bytes]) -> None:
