@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TypeVar
 
 from antiphon.errors import StorageError, StorageKeyError
+from antiphon.filesystem import OS, FileSystem
 from antiphon.ids import new_uuid7
 from antiphon.iothread import IOThread
 from antiphon.storage.base import TEMPORARY, SyncStorage, frozen_bytes, normalize_key, normalize_prefix
-from antiphon.filesystem import OS, FileSystem
 from antiphon.storage.namespace import NamespacedStorage
 
 T = TypeVar("T")
