@@ -127,8 +127,7 @@ class InterruptState:
 
     def forget_call(self, tool_use_id: str) -> None:
         """Drop all questions of a call that is over, so that a later call of the same id is asked anew."""
-        begins = tuple(f"v1:{where}:{tool_use_id}:" for where in ("tool_call", "before_tool_call"))
-        self.forget([key for key in self.interrupts if key.startswith(begins)])
+        self.forget([question.id for question in self.of_call(tool_use_id)])
 
     def keep_calls(self, tool_use_ids: Collection[str]) -> None:
         """Drop the questions of all calls but these."""
@@ -137,8 +136,9 @@ class InterruptState:
 
     def of_call(self, tool_use_id: str) -> list[Interrupt]:
         """All questions of a call, answered or not, in the order in which they were asked."""
-        begins = tuple(f"v1:{where}:{tool_use_id}:" for where in ("tool_call", "before_tool_call"))
-        return [question for key, question in self.interrupts.items() if key.startswith(begins)]
+        # The call's id may hold colons; what follows it, the name's UUID, does not.
+        own = {f"v1:{where}:{tool_use_id}" for where in ("tool_call", "before_tool_call")}
+        return [question for key, question in self.interrupts.items() if key.rpartition(":")[0] in own]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -189,6 +189,8 @@ def interrupt_responses(prompt: object) -> dict[str, Any]:
         try:
             response = block["interruptResponse"]
             key, answer = response["interruptId"], copy_json(response["response"], "response")
+            if not isinstance(key, str):
+                raise TypeError(f"interruptId is {type(key).__name__}")
         except (KeyError, TypeError) as error:
             raise InvalidTypeError(
                 f"{block!r} | must resume from interrupt with list of interruptResponse's: interruptId and response"
