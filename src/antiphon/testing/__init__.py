@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Write,
     )
     from antiphon.testing.clock import VirtualClock
+    from antiphon.testing.failing_disk import FailingFileSystem
     from antiphon.testing.faults import FaultStorage, Hold
     from antiphon.testing.filesystem import UnsyncedFileSystem
     from antiphon.testing.scripted import ScriptedBidiModel, ScriptedModel
@@ -35,6 +36,7 @@ else:
         "End": "antiphon.models.embedded.script",
         "Expire": "antiphon.models.embedded.script",
         "Fail": "antiphon.models.embedded.script",
+        "FailingFileSystem": "antiphon.testing.failing_disk",
         "FaultStorage": "antiphon.testing.faults",
         "GoAway": "antiphon.models.embedded.script",
         "Hear": "antiphon.models.embedded.script",
@@ -69,6 +71,7 @@ __all__ = [
     "End",
     "Expire",
     "Fail",
+    "FailingFileSystem",
     "FaultStorage",
     "GoAway",
     "Hear",
