@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Self, cast
 
 from antiphon.ids import check_id
+from antiphon.snapshot.diff import SnapshotDiff
 from antiphon.store.base import (
     ANY_TIP,
     Change,
@@ -24,6 +25,7 @@ from antiphon.store.base import (
 from antiphon.store.core import StoreCore
 from antiphon.store.export import export_lines, import_rows, parse_export
 from antiphon.store.leases import Ticket
+from antiphon.store.lineage import SnapshotTree, session_tree, snapshot_diff
 from antiphon.store.operations import (
     delete_session,
     draw_ticket,
@@ -145,6 +147,18 @@ class LineStore:
     ) -> SnapshotPage:
         query = query_of(limit=limit, cursor=cursor, status=status, agent_id=agent_id, since=since, until=until)
         return await self._core.run(list_snapshots(self._core, self._tenant(), session_id, query, status))
+
+    async def tree(self, session_id: str, /) -> SnapshotTree:
+        """The session as a tree; without rows when it is not there."""
+        return await session_tree(self, session_id)
+
+    async def diff(self, one: str, other: str, /) -> SnapshotDiff:
+        """What makes the state of the second row of the first one's.
+
+        Raises:
+            SnapshotNotFoundError: If one of them is not there.
+        """
+        return await snapshot_diff(self, one, other)
 
     async def delete_session(self, session_id: str, /) -> bool:
         return await self._core.run(delete_session(self._core, self._tenant(), session_id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
+from antiphon.snapshot.diff import SnapshotDiff
 from antiphon.store.base import (
     ANY_TIP,
     Change,
@@ -19,6 +20,7 @@ from antiphon.store.base import (
 )
 from antiphon.store.core import StoreCore
 from antiphon.store.export import export_lines, import_rows, parse_export
+from antiphon.store.lineage import PAGE, SnapshotTree, difference, tree_of
 from antiphon.store.operations import (
     delete_session,
     get,
@@ -96,6 +98,17 @@ class SyncSessionStore:
     ) -> SnapshotPage:
         query = query_of(limit=limit, cursor=cursor, status=status, agent_id=agent_id, since=since, until=until)
         return self._core.run_blocking(list_snapshots(self._core, self._tenant(), session_id, query, status))
+
+    def tree(self, session_id: str, /) -> SnapshotTree:
+        rows: list[SessionSnapshot] = []
+        page = self.list_snapshots(session_id, limit=PAGE)
+        while page.cursor is not None:
+            rows += page.snapshots
+            page = self.list_snapshots(session_id, limit=PAGE, cursor=page.cursor)
+        return tree_of(session_id, [*rows, *page.snapshots])
+
+    def diff(self, one: str, other: str, /) -> SnapshotDiff:
+        return difference((one, self.get_snapshot(one)), (other, self.get_snapshot(other)))
 
     def delete_session(self, session_id: str, /) -> bool:
         return self._core.run_blocking(delete_session(self._core, self._tenant(), session_id))

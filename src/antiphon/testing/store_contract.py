@@ -9,6 +9,7 @@ from antiphon.testing.store_suite.histories import (
     LifecycleContract,
     MetadataContract,
 )
+from antiphon.testing.store_suite.lineage import LineageContract, LongContract
 from antiphon.testing.store_suite.saving import SavingContract
 from antiphon.testing.store_suite.sharing import (
     ExportContract,
@@ -27,6 +28,8 @@ class SessionStoreContract(
     LatestContract,
     MetadataContract,
     CatalogueContract,
+    LineageContract,
+    LongContract,
     WatchingContract,
     SecondObjectContract,
     TenantContract,
