@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.store import LineStore, open_store
-from antiphon.testing.store_suite.support import exact, put, row, said, snapshot
+from antiphon.testing.store_suite.support import at, exact, put, row, said, snapshot
 
 
 @pytest.fixture(params=["memory", "file", "sqlite", "postgresql"])
