@@ -7,13 +7,17 @@ line is a committed message. Pure: events, reports and the time go in, effects c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Sequence
 
-from antiphon.content import ContentBlock, Message, MessageMetadata, ToolResult, ToolUse
-from antiphon.conversation.heard import Part, Speech
+from antiphon.content import Message, ToolResult, ToolUse
+from antiphon.conversation.corrections import Corrections
+from antiphon.conversation.effects import Commit, Effect, Emit, Insert, Remove, Replace, Truncate
+from antiphon.conversation.heard import STALL_S, Part, Speech
+from antiphon.conversation.lines import INAUDIBLE, Line, Written, clean, inaudible
+from antiphon.conversation.responses import Responses
 from antiphon.events import (
+    BidiAudioStartEvent,
     BidiAudioStopEvent,
     BidiReasoningBlockEvent,
     BidiReasoningDeltaEvent,
@@ -32,156 +36,30 @@ from antiphon.events import (
     OutputEvent,
 )
 
-INAUDIBLE = "[inaudible]"
+__all__ = [
+    "FINAL_REPORT_S",
+    "INAUDIBLE",
+    "STALL_S",
+    "TRANSCRIPT_WAIT_S",
+    "Commit",
+    "Conversation",
+    "Effect",
+    "Emit",
+    "Insert",
+    "Remove",
+    "Replace",
+    "Truncate",
+]
+
 TRANSCRIPT_WAIT_S = 2.0
 """How long after the end of an answer the user's words may still come before they stand as inaudible."""
-STALL_S = 5.0
-"""How long a finished answer may make no progress towards the ear before it is taken as not heard to its end."""
 FINAL_REPORT_S = 0.5
 """How long after a barge-in the loudspeaker may say what it had played."""
 _UNSEEN_REPORT_S = 2.0
-_KEPT = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """Append these messages to the history, together."""
-
-    messages: tuple[Message, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Replace:
-    """Put `new` in the place of `old`, a message that was committed earlier (known by identity)."""
-
-    old: Message
-    new: Message
-
-
-@dataclass(frozen=True, slots=True)
-class Truncate:
-    """Tell the model that only `played_ms` of this response were heard."""
-
-    response_id: str
-    played_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """Hand this event to the application."""
-
-    event: OutputEvent
-
-
-Effect = Commit | Replace | Truncate | Emit
-_Kind = Literal["messages", "slot", "user", "spoken", "text", "reasoning"]
-
-
-class _Line:
-    """Something that began and is not in the history yet."""
-
-    __slots__ = (
-        "answered_by",
-        "closed",
-        "deadline",
-        "interrupted",
-        "key",
-        "kind",
-        "messages",
-        "part",
-        "speech",
-        "text",
-    )
-
-    def __init__(self, kind: _Kind, key: str = "", speech: Speech | None = None, part: Part | None = None) -> None:
-        self.kind: _Kind = kind
-        self.key = key
-        self.text = ""
-        self.speech = speech
-        self.part = part
-        self.messages: tuple[Message, ...] = ()
-        self.closed = False
-        self.interrupted = False
-        self.deadline: float | None = None
-        self.answered_by: Speech | None = None
-
-    def ready(self, now: float) -> bool:
-        """Whether it can be settled."""
-        match self.kind:
-            case "messages":
-                return True
-            case "spoken":
-                return self._played(now)
-            case _:
-                return self.closed or (self.deadline is not None and now >= self.deadline)
-
-    def _played(self, now: float) -> bool:
-        speech, part = self.speech, self.part
-        assert speech is not None  # noqa: S101 - a spoken line has both
-        assert part is not None  # noqa: S101
-        if speech.cut:
-            return speech.cut_ms is not None
-        if part.stopped and part.timed and speech.position_ms(now) >= part.end_ms:
-            return True
-        if not speech.complete:
-            return False
-        return not speech.audio_ms or speech.all_played(now) or now - speech.progress_at >= STALL_S
-
-    def due(self, now: float) -> float | None:
-        """When it should be looked at again, if nothing happens before."""
-        if self.kind == "spoken":
-            return self._played_by(now)
-        return self.deadline
-
-    def _played_by(self, now: float) -> float | None:
-        speech, part = self.speech, self.part
-        assert speech is not None  # noqa: S101
-        assert part is not None  # noqa: S101
-        if speech.cut or not (speech.complete or part.stopped):
-            return None
-        stalled = speech.progress_at + STALL_S if speech.complete else None
-        if speech.reported_ms is not None or speech.started_at is None:
-            return stalled
-        end = part.end_ms if part.timed and part.stopped else speech.audio_ms
-        return max(speech.started_at + end / 1000, now + 0.05)  # what was not handed out in time is looked at again
-
-    def message(self, ms: float | None, *, whole: bool = False) -> Message | None:
-        """What it says, with the sound heard up to `ms`; None where it says nothing.
-
-        Args:
-            ms: Position in the response's sound.
-            whole: Everything that was made so far, heard or not.
-        """
-        if self.kind == "messages":
-            return self.messages[0]
-        if self.kind == "user":
-            return _message("user", {"text": self.text}, {"kind": "speech"}) if self.text.strip() else None
-        if self.kind == "text":
-            metadata: MessageMetadata = {"interrupted": True} if self.interrupted else {}
-            return _message("assistant", {"text": self.text}, metadata) if self.text.strip() else None
-        if self.kind == "reasoning":
-            block: ContentBlock = {"reasoningContent": {"reasoningText": {"text": self.text}}}
-            return _message("assistant", block, {}) if self.text.strip() else None
-        if self.kind != "spoken" or self.speech is None or self.part is None:
-            return None
-        speech, part = self.speech, self.part
-        heard = part.text if whole or ms is None else speech.heard(part, ms)
-        heard = heard.strip()
-        if not heard:
-            return None
-        metadata = {"kind": "speech", "response_id": speech.response_id}
-        if heard != part.text.strip() or (speech.cut and not speech.audio_ms):
-            metadata |= {"interrupted": True, "generated_text": part.text.strip()}
-            if ms is not None:
-                metadata["heard_ms"] = round(ms, 3)
-        return _message("assistant", {"text": heard}, metadata)
-
-
-def _message(role: Literal["user", "assistant"], block: ContentBlock, metadata: MessageMetadata) -> Message:
-    message: Message = {"role": role, "content": [block]}
-    if metadata:
-        message["metadata"] = metadata
-    return message
+_POLL_S = 0.05
+"""How often to look whether sound was handed out, which nobody says."""
+_GATHER_S = 0.25
+"""How long late words are gathered before the message that stands for them is replaced."""
 
 
 class Conversation:
@@ -190,45 +68,52 @@ class Conversation:
     Attributes:
         mark: Lines settled so far in the life of the session (see `antiphon.conversation.journal`).
         sound_in: Set by whoever sends the user's sound.
-        responding: Whether the model is making a response.
         owed: Whether the user said something complete that no response has begun to answer.
     """
 
     __slots__ = (
+        "_announced",
+        "_announces",
+        "_answered",
+        "_changed",
+        "_corrections",
         "_cuts",
-        "_late",
         "_lines",
-        "_number",
+        "_owed_to",
         "_prompted",
-        "_speeches",
+        "_responses",
+        "_says_stop",
         "mark",
         "owed",
-        "responding",
         "sound_in",
     )
 
     def __init__(self, mark: int = 0) -> None:
         self.mark = mark
         self.sound_in = False
-        self.responding: Speech | None = None
         self.owed = False
-        self._prompted = False
-        self._number = 0
-        self._lines: list[_Line] = []
-        self._speeches: dict[str, Speech] = {}
-        self._late: dict[str, tuple[_Line, Message]] = {}  # inaudible for now; by content id
+        self._owed_to: Line | None = None  # the only thing that is to be answered, if it is speech
+        self._prompted = False  # something is known that the next response answers
+        self._answered = True  # nothing complete was said since the last response began
+        self._announced = False  # the model said that the user speaks, since the last response began
+        self._announces = False  # it does so before it responds
+        self._says_stop = False  # it says when the user's words are complete
+        self._lines: list[Line] = []
+        self._responses = Responses()
+        self._corrections = Corrections()
+        self._changed: dict[Line, float] = {}  # settled lines with new words, and when to correct their message
         self._cuts: dict[Speech, tuple[float, bool]] = {}  # by when to settle it, and whether the sink knows of it
-
-    # ------------------------------------------------------------------ what goes in
 
     def said(self, messages: Sequence[Message], now: float, *, by_user: bool = True) -> list[Effect]:
         """Complete messages: what the user typed, or tool calls with their results."""
-        line = _Line("messages")
+        line = Line("messages")
         line.messages = tuple(messages)
         self._lines.append(line)
         self._prompted = True
+        self._answered = False
+        self._responses.end_tail()
         if by_user:
-            self.owed = True
+            self.owed, self._owed_to = True, None
         return self._settle(now)
 
     def apply(self, event: OutputEvent, now: float) -> list[Effect]:
@@ -236,44 +121,42 @@ class Conversation:
         effects: list[Effect] = []
         match event:
             case BidiTranscriptDeltaEvent(role="user"):
-                effects = self._user_words(event, now)
+                self._user_words(event, now)
             case BidiTranscriptDeltaEvent():
-                if not self.goes_on(event):
-                    self._spoken_part(event.content_id, now).add(event.delta, event.words)
-                return effects
+                if self.goes_on(event):
+                    return effects
+                self._spoken_words(event, now)
             case BidiTranscriptStartEvent(role="user"):
-                self._user_line(event.content_id)
+                effects = self._user_start(event.content_id, now)
             case BidiTranscriptStartEvent():
+                self._responses.end_tail()
                 self._open_part(event.content_id, now)
             case BidiTranscriptStopEvent(role="user"):
-                effects = self._user_stop(event)
+                effects = self._user_stop(event, now)
             case BidiTranscriptStopEvent():
-                effects = [self._spoken_stop(event, now)]
+                effects = self._spoken_stop(event, now)
             case BidiResponseStartEvent():
                 self._begin(event.response_id, now)
             case BidiResponseStopEvent():
-                self._finish(self._speeches.get(event.response_id) or self.responding, now)
+                self._response_stop(event.response_id, now)
+            case BidiAudioStartEvent():
+                self._responses.end_tail(event.response_id)
             case BidiAudioStopEvent():
-                self._finish_implicit(now)
+                self._audio_stop(event.response_id, now)
             case BidiTextStartEvent():
-                self._written("text", event.content_id, now)
+                self._written_start("text", event.content_id, now)
             case BidiReasoningStartEvent():
-                self._written("reasoning", event.content_id, now)
+                self._written_start("reasoning", event.content_id, now)
             case BidiTextDeltaEvent():
-                self._written("text", event.content_id, now).text += event.delta
+                self._written_words("text", event.content_id, event.delta, now)
             case BidiReasoningDeltaEvent():
-                self._written("reasoning", event.content_id, now).text += event.delta
+                self._written_words("reasoning", event.content_id, event.delta, now)
             case BidiTextStopEvent():
-                effects = [
-                    Emit(
-                        BidiTextBlockEvent(
-                            text=self._written_stop("text", event.content_id, now), content_id=event.content_id
-                        )
-                    )
-                ]
+                text, effects = self._written_stop("text", event.content_id, now)
+                effects.append(Emit(BidiTextBlockEvent(text=text, content_id=event.content_id)))
             case BidiReasoningStopEvent():
-                text = self._written_stop("reasoning", event.content_id, now)
-                effects = [Emit(BidiReasoningBlockEvent(text=text, content_id=event.content_id))]
+                text, effects = self._written_stop("reasoning", event.content_id, now)
+                effects.append(Emit(BidiReasoningBlockEvent(text=text, content_id=event.content_id)))
             case _:
                 return effects
         return effects + self._settle(now)
@@ -285,52 +168,77 @@ class Conversation:
             Whether it was such an event. Then nothing follows from it, not even another time to look again (`due`); else
             nothing was done, and it is `apply`'s.
         """
-        if event.role != "assistant" or (part := self._open_spoken_part(event.content_id)) is None:
+        speech = self._responses.current
+        if speech is None or event.role != "assistant" or (part := speech.open_part(event.content_id)) is None:
             return False
         part.add(event.delta, event.words)
         return True
 
     def speech(self, response_id: str, now: float) -> Speech:
-        """The response that sound belongs to; an empty id means the current one."""
-        known = self._speeches.get(response_id) if response_id else self.responding
+        """The response that sound belongs to.
+
+        An empty id means the current one; right after a barge-in, the one that was cut, until something new begins.
+        """
+        known = (
+            self._responses.get(response_id) if response_id else self._responses.current or self._responses.tail(now)
+        )
         return known if known is not None else self._begin(response_id, now, implicit=True)
 
     def played(self, response_id: str, ms: float, now: float) -> list[Effect]:
-        """The loudspeaker has played the first `ms` of a response."""
-        speech = self._speeches.get(response_id)
-        if speech is None:
+        """The loudspeaker has played the first `ms` of a response. What is no number is not taken."""
+        speech = self._responses.get(response_id)
+        if speech is None or not math.isfinite(ms):
             return []
         speech.report(ms, now)
         effects: list[Effect] = []
         if speech.cut:
             cut = self._cuts.get(speech)
             if cut is None:
+                speech.cut_ms = speech.position_ms(now)
                 effects += self._heard_otherwise(speech, now)
             elif cut[1]:
                 effects += self._resolve(speech, now)
         return effects + self._settle(now)
 
-    def cut(self, now: float) -> tuple[list[Effect], list[str]]:
+    def cut(self, now: float, response_id: str = "") -> tuple[list[Effect], list[str]]:
         """The user speaks over the model: whatever was not heard yet never will be.
+
+        Args:
+            now: The time.
+            response_id: What is cut: this response and those before it, not what was made later. Nothing, if it was cut
+                already or heard to its end: the news is old. Everything, if it is empty or unknown.
 
         Returns:
             Effects, and the ids of the responses that are cut.
         """
+        named = self._responses.get(response_id)
+        if named is not None and _is_over(named, now):
+            return [], []
         effects: list[Effect] = []
         ids: list[str] = []
-        for speech in list(self._speeches.values()):
-            if speech.cut or speech.all_played(now) or (speech.complete and not speech.audio_ms):
+        speeches = self._responses.up_to(response_id)
+        for speech in speeches:
+            if _is_over(speech, now):
                 continue
             ids.append(speech.response_id)
-            self._finish(speech, now)
-            speech.cut = True
+            if not speech.complete:
+                self._finish(speech, now, broken=True)
+                self._responses.broke_off(speech, now)
+            speech.silence(now)
             self._cuts[speech] = (now + _UNSEEN_REPORT_S, False)
             if speech.reported_ms is None:
                 effects += self._resolve(speech, now)
-            for line in self._lines:
-                if line.speech is speech and line.kind in ("text", "reasoning") and not line.closed:
-                    line.closed = line.interrupted = True
+        for line in self._lines:
+            if (named is None or line.answered_by in speeches) and self._is_past(line):
+                line.closed = True
         return effects + self._settle(now), ids
+
+    def is_old(self, response_id: str, now: float) -> bool:
+        """Whether a barge-in that names this response comes too late to cut anything, while another one speaks."""
+        named = self._responses.get(response_id)
+        if named is None or not _is_over(named, now):
+            return False
+        return named.cut or any(not _is_over(speech, now) for speech in self._responses)
 
     def cut_seen(self, now: float) -> None:
         """Whoever plays the sound has been told of the barge-in: its next report is its last word."""
@@ -339,15 +247,18 @@ class Conversation:
 
     def disconnected(self, now: float) -> list[Effect]:
         """The connection is gone: nothing more comes of what is under way. What was handed out goes on playing."""
-        for speech in list(self._speeches.values()):
-            self._finish(speech, now)
+        for speech in self._responses:
+            self._finish(speech, now, broken=True)
+            for part in speech.parts:
+                part.stopped = True
         for line in self._lines:
-            if line.kind in ("text", "reasoning") and not line.closed:
-                line.closed = line.interrupted = True
-            elif line.kind in ("user", "slot"):
+            if line.kind in {"user", "slot"}:
                 line.deadline = now
-        self.owed = False
-        return self._settle(now)
+        self._responses.end_tail()
+        self.owed, self._owed_to = False, None
+        effects = self._catch_up(now, everything=True) + self._settle(now)
+        self._corrections.forget(lambda line: line.part is None and not line.key)
+        return effects
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed."""
@@ -355,22 +266,24 @@ class Conversation:
         for speech, (deadline, _) in list(self._cuts.items()):
             if now >= deadline:
                 effects += self._resolve(speech, now)
-        return effects + self._settle(now)
+        return effects + self._catch_up(now) + self._settle(now)
 
     def close(self, now: float) -> list[Effect]:
         """The call is over: settle everything as it stands."""
         effects, _ = self.cut(now)
         for speech in list(self._cuts):
             effects += self._resolve(speech, now)
-        effects += self.disconnected(now)
-        return effects + self._settle(now)
+        return effects + self.disconnected(now)
 
-    # ------------------------------------------------------------------ what can be asked
+    @property
+    def responding(self) -> Speech | None:
+        """The response that the model is making."""
+        return self._responses.current
 
     @property
     def at_boundary(self) -> bool:
         """Whether nobody waits for anything: no response is being made, and none is owed."""
-        return self.responding is None and not self.owed
+        return self._responses.current is None and not self.owed
 
     @property
     def open(self) -> bool:
@@ -380,8 +293,9 @@ class Conversation:
     def due(self, now: float) -> float | None:
         """When `tick` should be called next, if nothing happens before; None: no need."""
         times = [deadline for deadline, _ in self._cuts.values()]
+        times += self._changed.values()
         if self._lines and (head := self._lines[0].due(now)) is not None:
-            times.append(head)
+            times.append(head if head > now or self._lines[0].ready(now) else now + _POLL_S)
         return min(times, default=None)
 
     def open_lines(self, now: float) -> tuple[Message, ...]:
@@ -389,9 +303,7 @@ class Conversation:
 
         Of tool calls that wait here with their results, the model's message (see `open_results`).
         """
-        return tuple(
-            _unsaid(line) if (message := self._as_heard(line, now)) is None else message for line in self._lines
-        )
+        return tuple(line.unsaid() if (message := _as_heard(line, now)) is None else message for line in self._lines)
 
     def open_results(self) -> list[tuple[ToolUse, ToolResult]]:
         """Tool calls with their results that wait behind something which began earlier."""
@@ -404,165 +316,264 @@ class Conversation:
         ]
 
     def expected(self) -> list[Message]:
-        """The open lines as they will be when everything made so far was heard: the history for a new connection."""
+        """The open lines as they will be when everything made so far was heard: the history for a new connection.
+
+        What was cut is told as far as it was heard.
+        """
         messages: list[Message] = []
         for line in self._lines:
             if line.kind == "messages":
                 messages += line.messages
-            elif (message := line.message(line.speech.cut_ms if line.speech else None)) is not None:
+            elif (message := _as_heard(line, None)) is not None:
                 messages.append(message)
         return messages
 
-    # ------------------------------------------------------------------ responses
-
     def _begin(self, response_id: str, now: float, *, implicit: bool = False) -> Speech:
-        if self.responding is not None and response_id == self.responding.response_id:
-            return self.responding
-        self._finish(self.responding, now)
-        self._number += 1
-        speech = Speech(response_id or f"response-{self._number}", now, implicit=implicit)
-        self._speeches[speech.response_id] = speech
-        if self.sound_in and not self._prompted:
-            # The user was heard, but nothing is known of the words yet: they belong here when they come.
-            self._lines.append(_Line("slot"))
+        current = self._responses.current
+        if current is not None and response_id == current.response_id:
+            return current
+        self._finish(current, now)
+        speech = self._responses.begin(response_id, now, implicit=implicit)
+        if self._announced:
+            self._announces = True
+        elif self.sound_in and not self._prompted and not self._announces:
+            # The user was heard, but nothing is known of the words yet: they belong here when they come. Not where the model
+            # says beforehand that the user speaks: what it did not say of this response, nobody said.
+            self._lines.append(Line("slot"))
         for line in self._lines:
-            if line.kind in ("user", "slot") and line.answered_by is None:
+            if line.kind in {"user", "slot"} and line.answered_by is None:
                 line.answered_by = speech
-        self.responding, self.owed, self._prompted, self.sound_in = speech, False, False, False
-        self._forget()
+        self.owed, self._owed_to = False, None
+        self._prompted = self.sound_in = self._announced = False
+        self._answered = True
+        self._responses.forget({*self._cuts, *(line.speech for line in self._lines if line.speech is not None)})
         return speech
 
-    def _finish(self, speech: Speech | None, now: float) -> None:
+    def _finish(self, speech: Speech | None, now: float, *, broken: bool = False) -> None:
         if speech is None or speech.complete:
             return
-        speech.complete = True
-        speech.progress_at = now
-        for part in speech.parts:
-            part.stopped = True
-        if self.responding is speech:
-            self.responding = None
+        speech.finish(now, broken=broken)
+        if self._responses.current is speech:
+            self._responses.current = None
         for line in self._lines:
             if line.answered_by is speech and line.deadline is None:
                 line.deadline = now + TRANSCRIPT_WAIT_S
+            if line.speech is speech and line.written and not line.closed:
+                line.closed, line.interrupted = True, broken
+
+    def _response_stop(self, response_id: str, now: float) -> None:
+        self._responses.over(response_id)
+        speech, current = self._responses.get(response_id), self._responses.current
+        if speech is None and current is not None and (current.implicit or not response_id):
+            speech = current
+        self._finish(speech, now)
+
+    def _audio_stop(self, response_id: str, now: float) -> None:
+        self._responses.over(response_id)
+        current = self._responses.current
+        if current is not None and current.implicit and response_id in {"", current.response_id}:
+            self._finish(current, now)
 
     def _finish_implicit(self, now: float) -> None:
-        speech = self.responding
-        if speech is not None and speech.implicit and all(part.stopped for part in speech.parts):
-            self._finish(speech, now)
+        current = self._responses.current
+        if current is None or not current.implicit or not all(part.stopped for part in current.parts):
+            return
+        if not any(line.speech is current and line.written and not line.closed for line in self._lines):
+            self._finish(current, now)
 
-    def _forget(self) -> None:
-        """Keep the responses that matter: those under way and a few behind them, for reports that come late."""
-        if len(self._speeches) > _KEPT:
-            open_ids = {line.speech.response_id for line in self._lines if line.speech is not None}
-            for key in list(self._speeches)[:-_KEPT]:
-                speech = self._speeches[key]
-                if key not in open_ids and speech.complete and speech not in self._cuts:
-                    del self._speeches[key]
-        while len(self._late) > _KEPT:
-            del self._late[next(iter(self._late))]
+    def _is_past(self, line: Line) -> bool:
+        """Whether words that come after a barge-in are not those of this line, which was there before the answer."""
+        if line.kind == "slot":
+            return True
+        nameless = line.kind == "user" and not line.key and not self._says_stop
+        return nameless and line.answered_by is not None and bool(line.text)
 
     def _resolve(self, speech: Speech, now: float) -> list[Effect]:
         del self._cuts[speech]
         speech.cut_ms = speech.position_ms(now)
         spoken = speech.audio_ms or speech.parts
-        return [Truncate(speech.response_id, speech.cut_ms)] if spoken else []
+        told: list[Effect] = [Truncate(speech.response_id, speech.cut_ms)] if spoken else []
+        return told + self._heard_otherwise(speech, now)
 
     def _heard_otherwise(self, speech: Speech, now: float) -> list[Effect]:
-        """A report that came after the message was committed: correct it."""
-        speech.cut_ms = speech.position_ms(now)
+        """How much was heard turned out after its messages were committed: correct them."""
         effects: list[Effect] = []
-        for key, (line, old) in list(self._late.items()):
-            if line.speech is speech:
-                new = line.message(speech.heard_ms(now))
-                if new is not None and new["content"] != old["content"]:
-                    effects.append(Replace(old, new))
-                    self._late[key] = (line, new)
+        for line in self._corrections:
+            if line.speech is speech and line.part is not None:
+                effects += self._correct(line, now)
         return effects
 
-    # ------------------------------------------------------------------ lines
+    def _words_came(self, line: Line, now: float) -> None:
+        """If the line is settled already, its message will be corrected."""
+        if line in self._corrections:
+            self._changed.setdefault(line, now + _GATHER_S)
 
-    def _user_line(self, content_id: str) -> _Line:
-        line = next((line for line in self._lines if line.kind == "slot"), None)
-        if line is None:
-            line = _Line("user")
-            self._lines.append(line)
-            self._prompted = self.owed = True
-        line.kind, line.key = "user", content_id
+    def _catch_up(self, now: float, *, everything: bool = False) -> list[Effect]:
+        """Correct messages that stand for lines with new words."""
+        effects: list[Effect] = []
+        for line, deadline in list(self._changed.items()):
+            if everything or now >= deadline:
+                effects += self._correct(line, now)
+        return effects
+
+    def _correct(self, line: Line, now: float) -> list[Effect]:
+        self._changed.pop(line, None)
+        if line.kind == "user":
+            return self._corrections.revise(line, _as_understood(line))
+        # Of an answer that nobody cut, all was played when it was settled.
+        cut = line.speech is not None and line.speech.cut
+        return self._corrections.revise(line, _as_heard(line, now if cut else None))
+
+    def _new_user_line(self, content_id: str) -> Line:
+        line = Line("user", content_id)
+        self._lines.append(line)
+        self._owed_to = None if self.owed else line
+        self._prompted = self.owed = True
         return line
 
-    def _open_user_line(self, content_id: str) -> _Line | None:
-        for line in reversed(self._lines):
-            if line.kind == "user" and line.key == content_id and not line.closed:
+    def _slot(self, now: float, content_id: str, *, started: bool) -> Line | None:
+        """The place before an answer, for words that may belong there.
+
+        Speech that begins after the answer was made is not what it answers.
+        """
+        for line in self._lines:
+            if line.kind == "slot" and not line.closed and not line.overdue(now):
+                if started and line.deadline is not None:
+                    continue
+                line.kind, line.key = "user", content_id
                 return line
         return None
 
-    def _user_words(self, event: BidiTranscriptDeltaEvent, now: float) -> list[Effect]:
-        if event.content_id in self._late and (late := self._late[event.content_id])[0].kind == "user":
-            late[0].text += event.delta
-            return []
-        line = self._open_user_line(event.content_id) or self._user_line(event.content_id)
-        line.text += event.delta
-        return []
+    def _user_start(self, content_id: str, now: float) -> list[Effect]:
+        effects = self._catch_up(now, everything=True)
+        self._corrections.forget(lambda line: line.kind == "user" and line.key == content_id)
+        last = self._lines[-1] if self._lines else None
+        said_twice = last is not None and last.kind == "user" and last.key == content_id and not last.closed
+        if last is not None and said_twice and last.answered_by is None:
+            return effects
+        if self._slot(now, content_id, started=True) is None:
+            self._new_user_line(content_id)
+            self._announced = True
+        return effects
 
-    def _user_stop(self, event: BidiTranscriptStopEvent) -> list[Effect]:
-        late = self._late.pop(event.content_id, None)
-        if late is not None and late[0].kind == "user":
-            line, old = late
-            new = line.message(None)
-            effects: list[Effect] = [Replace(old, new)] if new is not None else []
-        else:
-            line = self._open_user_line(event.content_id) or self._user_line(event.content_id)
-            line.closed = True
-            effects = []
-        return [
-            *effects,
-            Emit(BidiTranscriptBlockEvent(transcript=line.text, role="user", content_id=event.content_id)),
-        ]
-
-    def _open_part(self, content_id: str, now: float) -> Part:
-        speech = self.speech("", now)
-        part = Part(content_id)
-        speech.parts.append(part)
-        self._lines.append(_Line("spoken", content_id, speech, part))
-        return part
-
-    def _open_spoken_part(self, content_id: str) -> Part | None:
+    def _open_user_line(self, content_id: str, now: float) -> Line | None:
         for line in reversed(self._lines):
-            part = line.part
-            if part is not None and part.content_id == content_id and not part.stopped:
-                return part
+            if line.kind == "user" and line.key == content_id and not line.closed:
+                # Where neither an id nor an end is told, words that come so late are others.
+                return line if content_id or self._says_stop or not line.text or not line.overdue(now) else None
         return None
 
-    def _spoken_part(self, content_id: str, now: float) -> Part:
-        for speech in self._speeches.values():
-            if speech.cut and (part := speech.part(content_id)) is not None:
-                return part  # words of a cut answer: made, never heard
-        return self._open_part(content_id, now)
+    def _user_line(self, content_id: str, now: float) -> Line:
+        """The line for words that came: an open one, a settled one, the place before an answer, or a new one."""
+        return (
+            self._open_user_line(content_id, now)
+            or self._corrections.find(lambda line: line.kind == "user" and line.key == content_id)
+            or self._slot(now, content_id, started=False)
+            or self._new_user_line(content_id)
+        )
 
-    def _spoken_stop(self, event: BidiTranscriptStopEvent, now: float) -> Effect:
-        part = self._open_spoken_part(event.content_id) or self._spoken_part(event.content_id, now)
-        part.stopped = True
+    def _user_words(self, event: BidiTranscriptDeltaEvent, now: float) -> None:
+        line = self._user_line(event.content_id, now)
+        line.text += event.delta
+        self._words_came(line, now)
+
+    def _user_stop(self, event: BidiTranscriptStopEvent, now: float) -> list[Effect]:
+        self._says_stop = True
+        self._responses.end_tail()
+        line = self._user_line(event.content_id, now)
+        line.closed = line.stopped = True
+        silent = not line.text.strip()
+        if line.answered_by is None and not silent:
+            self._answered = False
+        if line is self._owed_to and silent:
+            self.owed, self._owed_to = False, None
+        effects = self._correct(line, now)
+        self._corrections.forget(lambda settled: settled is line)
+        text = clean(line.text)
+        return [*effects, Emit(BidiTranscriptBlockEvent(transcript=text, role="user", content_id=event.content_id))]
+
+    def _open_part(self, content_id: str, now: float) -> Part:
+        self._responses.renew(content_id)
+        speech = self.speech("", now)
+        part = Part(content_id, speech.audio_ms)
+        speech.parts.append(part)
+        self._lines.append(Line("spoken", content_id, speech, part))
+        return part
+
+    def _spoken_words(self, event: BidiTranscriptDeltaEvent, now: float) -> None:
+        part = self._responses.part(event.content_id, now, answered=self._answered)
+        if part is None:
+            if event.content_id:
+                self._responses.end_tail()
+            part = self._open_part(event.content_id, now)
+        part.add(event.delta, event.words)
+        if (line := self._settled_line(part)) is not None:
+            self._words_came(line, now)
+
+    def _settled_line(self, part: Part) -> Line | None:
+        return self._corrections.find(lambda line: line.part is part) if part.settled else None
+
+    def _spoken_stop(self, event: BidiTranscriptStopEvent, now: float) -> list[Effect]:
+        part = self._responses.part(event.content_id, now, answered=self._answered)
+        effects: list[Effect] = []
+        text = ""
+        if part is not None:
+            part.stopped = True
+            text = clean(part.text)
+            if (line := self._settled_line(part)) is not None:
+                effects = self._correct(line, now)
         self._finish_implicit(now)
-        return Emit(BidiTranscriptBlockEvent(transcript=part.text, role="assistant", content_id=event.content_id))
+        stopped = BidiTranscriptBlockEvent(transcript=text, role="assistant", content_id=event.content_id)
+        return [*effects, Emit(stopped)]
 
-    def _written(self, kind: Literal["text", "reasoning"], content_id: str, now: float) -> _Line:
+    def _written_start(self, kind: Written, content_id: str, now: float) -> None:
+        self._responses.end_tail()
+        if self._open_written(kind, content_id) is None:
+            while (line := self._unended_written(kind, content_id)) is not None:
+                line.stopped = True
+            self._written(kind, content_id, now)
+
+    def _open_written(self, kind: Written, content_id: str) -> Line | None:
         for line in reversed(self._lines):
             if line.kind == kind and line.key == content_id and not line.closed:
                 return line
-        line = _Line(kind, content_id, self.speech("", now))
-        self._lines.append(line)
+        return None
+
+    def _unended_written(self, kind: Written, content_id: str) -> Line | None:
+        """Text whose response was over before the text was complete."""
+
+        def wanted(line: Line) -> bool:
+            return line.kind == kind and line.key == content_id and line.closed and not line.stopped
+
+        return next((line for line in reversed(self._lines) if wanted(line)), None) or self._corrections.find(wanted)
+
+    def _written(self, kind: Written, content_id: str, now: float) -> Line:
+        line = self._open_written(kind, content_id)
+        if line is None and (content_id or self._responses.current is None):
+            line = self._unended_written(kind, content_id)
+        if line is None:
+            line = Line(kind, content_id, self.speech("", now))
+            if line.speech is not None and line.speech.cut:
+                line.closed = line.interrupted = True  # more of an answer that was cut
+            else:
+                self._lines.append(line)
         return line
 
-    def _written_stop(self, kind: Literal["text", "reasoning"], content_id: str, now: float) -> str:
+    def _written_words(self, kind: Written, content_id: str, delta: str, now: float) -> None:
         line = self._written(kind, content_id, now)
-        line.closed = True
+        if not line.interrupted:
+            line.text += delta
+            self._words_came(line, now)
+
+    def _written_stop(self, kind: Written, content_id: str, now: float) -> tuple[str, list[Effect]]:
+        line = self._open_written(kind, content_id) or self._unended_written(kind, content_id)
+        if line is None:
+            return "", []
+        line.closed = line.stopped = True
+        effects = self._correct(line, now)
+        self._corrections.forget(lambda settled: settled is line)
         self._finish_implicit(now)
-        return line.text
-
-    # ------------------------------------------------------------------ settling
-
-    def _as_heard(self, line: _Line, now: float) -> Message | None:
-        return line.message(line.speech.heard_ms(now) if line.speech is not None else None)
+        return clean(line.text), effects
 
     def _settle(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -571,27 +582,57 @@ class Conversation:
             line = lines.pop(0)
             self.mark += 1
             if line.kind == "messages":
+                self._corrections.committed(line.messages[0])
                 effects.append(Commit(line.messages))
-                continue
-            message = self._as_heard(line, now)
-            if line.kind == "user" and message is None and (line.answered_by is not None or not line.closed):
-                message = _message("user", {"text": INAUDIBLE}, {"kind": "speech"})
-                if not line.closed:
-                    self._late[line.key] = (line, message)
-            if message is None:
-                continue
-            if line.kind == "spoken" and line.speech is not None and "interrupted" in message.get("metadata", {}):
-                if not line.speech.cut:  # given up: whoever plays the rest later does not change what was heard
-                    line.speech.cut, line.speech.cut_ms = True, line.speech.position_ms(now)
-                self._late[f"{line.speech.response_id}/{line.key}"] = (line, message)
-            effects.append(Commit((message,)))
+            else:
+                effects += self._settle_words(line, now)
+            if lines and (following := lines[0].speech) is not None:
+                following.progress_at = max(following.progress_at, now)  # only now is it its turn
         return effects
 
+    def _settle_words(self, line: Line, now: float) -> list[Effect]:
+        if line.kind == "user":
+            message = _as_understood(line)
+            may_change = not line.closed and bool(line.key or self._says_stop or not line.text.strip())
+        else:
+            message = _as_heard(line, now)
+            may_change = line.part is not None or (line.written and not line.stopped)
+        if line.speech is not None and line.part is not None:
+            line.part.settled = True
+            if not line.speech.cut and _is_short(line, message):
+                # Given up: whoever plays the rest later does not change what was heard.
+                line.speech.silence(now)
+                line.speech.cut_ms = line.speech.position_ms(now)
+        if message is not None:
+            self._corrections.committed(message)
+        if may_change:
+            self._corrections.add(line, message)
+        return [] if message is None else [Commit((message,))]
 
-def _unsaid(line: _Line) -> Message:
-    return {"role": "user" if line.kind in ("user", "slot") else "assistant", "content": []}
+
+def _as_heard(line: Line, now: float | None) -> Message | None:
+    """What a line says; of an answer, what was heard of it until `now`, or all that may still be heard."""
+    speech = line.speech
+    if speech is None:
+        return line.message(None)
+    if now is None:
+        return line.message(speech.heard_ms(speech.cut_at) if speech.cut else None)
+    return line.message(speech.heard_ms(now))
 
 
-def committed(effects: Iterable[Effect]) -> list[Message]:
-    """The messages that these effects append, in order."""
-    return [message for effect in effects if isinstance(effect, Commit) for message in effect.messages]
+def _as_understood(line: Line) -> Message | None:
+    """What the user said. Where nothing was understood of speech that was answered, or never ended, this is said."""
+    message = line.message(None)
+    return inaudible() if message is None and (line.answered_by is not None or not line.closed) else message
+
+
+def _is_over(speech: Speech, now: float) -> bool:
+    """Whether there is nothing of it to cut."""
+    return speech.cut or speech.all_played(now)
+
+
+def _is_short(line: Line, message: Message | None) -> bool:
+    """Whether less was heard than was said."""
+    if message is None:
+        return line.part is not None and bool(line.part.text.strip())
+    return "interrupted" in message.get("metadata", {})
