@@ -163,7 +163,7 @@ async def test_two_loops_at_a_time_keep_the_newest_state(manager, storage):
 async def test_a_save_of_ten_thousand_messages_encodes_only_the_new_ones(manager):
     agent = LiveAgent(manager, messages=[said(f"message {index}") for index in range(10_000)])
     await agent.add("first")
-    ledger = manager._keeper(agent)._desk.ledger
+    (ledger,) = manager._keeper(agent).target._ledgers
     assert ledger.messages_encoded == 10_001
     for index in range(10):
         await agent.add(f"new {index}", "answer")

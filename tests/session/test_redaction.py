@@ -139,15 +139,12 @@ async def test_a_redaction_that_failed_half_way_is_ended_by_the_next_call():
     manager = SnapshotSessionManager("talk", storage=storage)
     agent = TurnAgent(manager)
     await agent.add(SECRET)
-    for _ in range(3):
-        await manager.save_snapshot(agent, is_latest=False)
+    ids = [await manager.save_snapshot(agent, is_latest=False) for _ in range(3)]
     agent.messages[-1] = said("[redacted]")
     before = storage.changes
+    storage.fail(1, key=f"{ids[1]}.json")
     with pytest.raises(StorageError):
-        failing = FaultStorage(storage.storage, cut_at=3)
-        manager._keeper(agent).writer.storage._storage = failing
         manager.redact_latest_message(agent.messages[-1], agent)
-    manager._keeper(agent).writer.storage._storage = storage
     manager.redact_latest_message(agent.messages[-1], agent)
     assert storage.changes > before
     assert all(SECRET.encode() not in storage.storage.sync.read(key) for key in storage.storage.sync.list())

@@ -1,8 +1,7 @@
-"""Sessions as snapshots: one blob that is overwritten, and a history of blobs that are not."""
+"""Sessions as snapshots: a newest one that is overwritten, and a history of those that are not."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable
@@ -12,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import Message
-from antiphon.errors import InvalidInputError, InvalidTypeError, SnapshotException, StorageError
+from antiphon.errors import InvalidInputError, InvalidTypeError, StorageError
 from antiphon.hooks.events import (
     AfterInvocationEvent,
     AgentInitializedEvent,
@@ -26,21 +25,20 @@ from antiphon.hooks.registry import HookOrder, HookRegistry
 from antiphon.ids import check_id
 from antiphon.local_agent import AgentT_contra
 from antiphon.session.base import SessionManager
+from antiphon.session.blob_target import BlobTarget
 from antiphon.session.health import SaveHealth
 from antiphon.session.keeper import Keeper
-from antiphon.session.layout import NAMESPACE, AgentKeys, checked_snapshot_id, session_prefix
-from antiphon.session.restoring import restore_checkpoint, restore_latest
+from antiphon.session.layout import NAMESPACE
+from antiphon.session.row_target import RowTarget
 from antiphon.session.saving import Save, Saver
-from antiphon.session.stored import Lineage
-from antiphon.session.writer import Writer
-from antiphon.storage.base import Storage, blocking, on_helper_loop
+from antiphon.session.target import Found, Target
+from antiphon.storage.base import Storage
 from antiphon.storage.file import LocalFileStorage
 from antiphon.storage.namespace import resolve_namespace
+from antiphon.store.base import SessionStore
 
 SaveLatestStrategy = Literal["message", "invocation", "trigger"]
 OnSaveError = Literal["raise", "retry"]
-
-_DELETES = 16  # at once
 
 _log = logging.getLogger(__name__)
 
@@ -60,12 +58,17 @@ class SnapshotTrigger(Protocol[AgentT_contra]):
 
 
 class SnapshotSessionManager(SessionManager[AgentT_contra]):
-    """Saves agents as snapshots in a storage, and restores them.
+    """Saves agents as snapshots in a storage or a session store, and restores them.
 
     When an agent is constructed, its latest snapshot is restored, and what was open beside it (the journal). Then the latest
     snapshot is overwritten at the moments that `save_latest_on` names, always in order; an immutable one is added when
     `snapshot_trigger` says so at a completion boundary, or by `save_snapshot`. Each names the one it descends from, so that
     a rewound session is a tree (`antiphon.session.read_tree`).
+
+    In a storage these are blobs, and whoever saves last wins. In a store they are rows (`antiphon.session.rows`): the latest
+    snapshot is the agent's newest row, which grows; a checkpoint seals it. Each process, and each rewind, begins a row of
+    its own, so that nothing which was saved is overwritten by another. A save onto a session that somebody else has moved
+    on fails with `SessionConflictError`; `restore_snapshot` takes over what is there, or goes on beside it.
 
     The completion boundary is the end of an `Agent`'s invocation; of a `BidiAgent`, the end of the call and the moment
     before its connection restarts. Saves run after all other hooks, so that what those change is saved.
@@ -76,6 +79,8 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
         session_id: The session. Without separators, not blank, not made of dots only.
         storage: Where to; by default the agent's own storage, else local files in `./.antiphon/`. Below `session/`, unless
             it is a namespaced view.
+        store: Where to instead: any session store. Listing, deleting and redacting need one that is a
+            `SessionCatalogue` and a `SessionRedactor`; all of ours are.
         save_latest_on: `"message"`: each message that is added or updated, the boundary, and the journal, so that nothing
             that happened is forgotten by a crash. `"invocation"`: the boundary. `"trigger"`: when the trigger fires. Given,
             it holds for both kinds; left out, an `Agent` saves per invocation and a `BidiAgent` per message.
@@ -89,8 +94,8 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
 
     Raises:
         InvalidIdError: If `session_id` cannot name a session.
-        InvalidInputError: If a strategy is not one of those above.
-        InvalidTypeError: If `storage` is no storage, or `snapshot_trigger` cannot be called.
+        InvalidInputError: If a strategy is not one of those above, or both a storage and a store are given.
+        InvalidTypeError: If `storage` is no storage, `store` no store, or `snapshot_trigger` cannot be called.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
         session_id: str = "default-session",
         *,
         storage: Storage | None = None,
+        store: SessionStore | None = None,
         save_latest_on: SaveLatestStrategy | None = None,
         snapshot_trigger: SnapshotTrigger[AgentT_contra] | None = None,
         on_save_error: OnSaveError | None = None,
@@ -108,9 +114,15 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
         _check_choice("on_save_error", on_save_error, get_args(OnSaveError))
         if storage is not None and not isinstance(storage, Storage):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidTypeError(f"storage={storage!r} is not a Storage: it needs write, read, delete and list")
+        if store is not None and not isinstance(store, SessionStore):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidTypeError(
+                f"store={store!r} is not a SessionStore: use one of ours, or antiphon.store.open_store"
+            )
+        if storage is not None and store is not None:
+            raise InvalidInputError("storage= and store= are two places for one session: give one of them")
         if snapshot_trigger is not None and not callable(snapshot_trigger):
             raise InvalidTypeError(f"snapshot_trigger={snapshot_trigger!r} cannot be called")
-        self._storage = storage
+        self._storage, self._store = storage, store
         self._default_storage: Storage | None = None
         self._save_latest_on: SaveLatestStrategy | None = save_latest_on
         self._trigger = snapshot_trigger
@@ -180,10 +192,14 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
     def _keeper(self, agent: AgentT_contra) -> Keeper:
         keeper = self._keepers.get(agent)
         if keeper is None:
-            keys = AgentKeys(self.session_id, agent.agent_id)
-            keeper = Keeper(Writer(resolve_namespace(self._storage_of(agent), NAMESPACE), keys), self._saver.clock)
+            keeper = Keeper(self._target(agent, agent.agent_id), self._saver.clock)
             self._keepers[agent] = keeper
         return keeper
+
+    def _target(self, agent: AgentT_contra | None, agent_id: str) -> Target:
+        if self._store is not None:
+            return RowTarget(self._store, self.session_id, agent_id, self._saver.clock)
+        return BlobTarget(resolve_namespace(self._storage_of(agent), NAMESPACE), self.session_id, agent_id)
 
     def _storage_of(self, agent: AgentT_contra | None) -> Storage:
         found = self._storage or (agent.storage if agent is not None else None) or self._default_storage
@@ -224,8 +240,9 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             return
         keeper.warned = True
         _log.warning(
-            "session %r: two agents with agent_id=%r are in use, and overwrite each other's saves: the session goes on "
-            "with what is saved last. Give each an agent_id of its own, or use one of them only",
+            "session %r: two agents with agent_id=%r are in use. In a storage they overwrite each other's saves, and the "
+            "session goes on with what is saved last; in a store the saves of one of them are refused. Give each an "
+            "agent_id of its own, or use one of them only",
             self.session_id,
             agent.agent_id,
         )
@@ -239,24 +256,26 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             CorruptSnapshotError: If the latest snapshot is damaged.
             SnapshotException: If it cannot be loaded.
             StorageError: If the storage cannot be read.
+            SessionStoreError: If the store cannot be read, or is damaged.
         """
         keeper = self._keeper(agent)
-        latest, journal = blocking(keeper.writer.storage, _read_both, keeper.writer.keys)
+        found = keeper.target.call(keeper.target.find_latest)
         had_messages = bool(agent.messages)
         keeper.seen.note(agent.messages)
-        if latest is None and journal is None:
+        if found is None:
             return
-        self._note_damage(restore_latest(agent, keeper, latest, journal))
-        if had_messages and latest is not None:
+        self._restore(agent, keeper, found, checkpoint=False)
+        if had_messages and found.snapshot is not None:
             _log.warning(
                 "session_id=<%s>, agent_id=<%s> | agent had existing messages that were overwritten by session restore",
                 self.session_id,
                 agent.agent_id,
             )
 
-    def _note_damage(self, damage: SnapshotException | None) -> None:
-        if damage is not None:
-            self._saver.health = self._saver.health.with_error(damage)
+    def _restore(self, agent: AgentT_contra, keeper: Keeper, found: Found, *, checkpoint: bool) -> None:
+        keeper.restore(agent, found, checkpoint=checkpoint)
+        if found.damage is not None:
+            self._saver.health = self._saver.health.with_error(found.damage)
 
     def sync_agent(self, agent: AgentT_contra, **kwargs: Any) -> None:
         """Overwrite the latest snapshot with the agent as it is now. `save_snapshot` does so without blocking.
@@ -332,10 +351,11 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             raise InvalidTypeError(f"limit={limit!r} is {type(limit).__name__}, not an integer")
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit!r} is less than 1: leave it out for all")
-        after = "" if start_after is None else checked_snapshot_id(start_after)
-        writer = self._keeper(agent).writer
-        found = await on_helper_loop(writer.storage, _listed, writer.keys.history)
-        ids = sorted(snapshot_id for key in found if (snapshot_id := writer.keys.snapshot_id(key)) is not None)
+        target = self._keeper(agent).target
+        after = "" if start_after is None else target.check_id(start_after)
+        ids = await target.run(target.ids)
+        if after in ids:  # where clocks disagree, a store's rows are not in the order of their ids
+            return ids[ids.index(after) + 1 :][:limit]
         return [snapshot_id for snapshot_id in ids if snapshot_id > after][:limit]
 
     async def restore_snapshot(self, agent: AgentT_contra, *, snapshot_id: str | None = None) -> bool:
@@ -356,20 +376,18 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             StorageError: If the storage cannot be read.
         """
         keeper = self._keeper(agent)
-        writer = keeper.writer
-        key = None if snapshot_id is None else writer.keys.immutable(snapshot_id)
+        target = keeper.target
+        if snapshot_id is not None:
+            target.check_id(snapshot_id)
         await keeper.retrier.stop()  # it would save a state that is to be given up
         async with keeper.turn():
-            if snapshot_id is None or key is None:
-                latest, journal = await on_helper_loop(writer.storage, _read_both, writer.keys)
-                if latest is None:
-                    return False
-                self._note_damage(restore_latest(agent, keeper, latest, journal))
+            if snapshot_id is None:
+                found = await target.run(target.find_latest)
             else:
-                data = await on_helper_loop(writer.storage, _read, key)
-                if data is None:
-                    return False
-                restore_checkpoint(agent, keeper, snapshot_id, data)
+                found = await target.run(target.find, snapshot_id)
+            if found is None or found.snapshot is None:
+                return False
+            self._restore(agent, keeper, found, checkpoint=snapshot_id is not None)
             return True
 
     async def save_snapshot(self, agent: AgentT_contra, *, is_latest: bool) -> str | None:
@@ -398,36 +416,15 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
             StorageError: If the storage failed; some blobs may be deleted already.
         """
         keepers = list(self._keepers.values())
-        storages = {id(keeper.writer.storage): keeper.writer.storage for keeper in keepers}
-        if not storages:
-            storage = resolve_namespace(self._storage_of(None), NAMESPACE)
-            storages[id(storage)] = storage
+        targets = [keeper.target for keeper in keepers] or [self._target(None, "default")]
         for keeper in keepers:
             await keeper.retrier.stop()
-        for storage in storages.values():
-            await on_helper_loop(storage, _delete_all, session_prefix(self.session_id))
+        for target in {id(target.place): target for target in targets}.values():
+            await target.run(target.delete_session)
         for keeper in keepers:
-            keeper.restored(Lineage(), None, None, is_open=False)
+            keeper.begin_anew()
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value is not None and value not in choices:
         raise InvalidInputError(f"{name} must be one of {choices}, got {value!r}")
-
-
-async def _read(storage: Storage, key: str) -> bytes | None:
-    return await storage.read(key)
-
-
-async def _read_both(storage: Storage, keys: AgentKeys) -> tuple[bytes | None, bytes | None]:
-    return await storage.read(keys.latest), await storage.read(keys.journal)
-
-
-async def _listed(storage: Storage, prefix: str) -> list[str]:
-    return await storage.list(prefix)
-
-
-async def _delete_all(storage: Storage, prefix: str) -> None:
-    keys = [key for key in await storage.list(prefix) if key.startswith(prefix)]
-    for start in range(0, len(keys), _DELETES):
-        await asyncio.gather(*(storage.delete(key) for key in keys[start : start + _DELETES]))

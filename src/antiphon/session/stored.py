@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -102,27 +102,50 @@ def located(error: SnapshotException, key: str) -> SnapshotException:
     return SnapshotException(f"{key!r}: {error}")
 
 
-def journal_bytes(journal: Journal, line: str | None) -> bytes:
-    """A journal as it lies at rest.
+def journal_data(journal: Journal) -> dict[str, Any]:
+    """A journal as checked data of its own.
 
     Raises:
         SnapshotException: If a value in it is not JSON.
     """
-    entry: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "line": line, **journal.to_dict()}
     try:
-        return encode_json(copy_json(entry, "journal"))
+        data: dict[str, Any] = copy_json(journal.to_dict(), "journal")
     except NotJsonError as error:
         raise SnapshotException(str(error)) from error
+    return data
+
+
+def journal_bytes(journal: dict[str, Any], line: str | None) -> bytes:
+    """A journal (`journal_data`) as it lies in a blob."""
+    return encode_json({"schema_version": SCHEMA_VERSION, "line": line, **journal})
 
 
 def read_journal(key: str, data: bytes) -> tuple[Journal, str | None]:
     """The journal in `data`, which lies at `key`, and its line of descent.
 
     Raises:
-        SnapshotException: If it cannot be read: the history beside it is not touched by that.
+        CorruptSnapshotError: If it cannot be read: the history beside it is not touched by that.
     """
     try:
         entry = decode_json(data)
+    except ValueError as error:
+        raise CorruptSnapshotError(f"{key!r}: {error}") from error
+    journal = checked_journal(key, entry)
+    line = entry.get("line")
+    return journal, line if isinstance(line, str) else None
+
+
+def checked_journal(name: str, entry: object) -> Journal:
+    """The journal that `journal_data` gave.
+
+    Args:
+        name: Where it was found, for the error.
+        entry: What was found.
+
+    Raises:
+        CorruptSnapshotError: If it is something else.
+    """
+    try:
         journal = Journal.from_dict(entry)
         for index, message in enumerate(journal.lines):
             check_message(message, f"lines[{index}]")
@@ -131,6 +154,5 @@ def read_journal(key: str, data: bytes) -> tuple[Journal, str | None]:
             if call.result is not None:
                 check_message({"role": "user", "content": [{"toolResult": call.result}]}, f"calls[{index}]")
     except ValueError as error:  # SnapshotException is one
-        raise CorruptSnapshotError(f"{key!r}: {error}") from error
-    line = cast("dict[str, Any]", entry).get("line")
-    return replace(journal, mark=max(0, journal.mark)), line if isinstance(line, str) else None
+        raise CorruptSnapshotError(f"{name!r}: {error}") from error
+    return replace(journal, mark=max(0, journal.mark))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from antiphon.jsonable import decode_json, encode_json
 from antiphon.session.layout import AgentKeys
 from antiphon.session.redaction import Redaction, redacted
-from antiphon.storage.base import Storage, blocking, on_helper_loop
+from antiphon.storage.base import Storage
 
 _log = logging.getLogger(__name__)
 
@@ -33,9 +33,7 @@ class Blob:
 class Writer:
     """Writes what captures came to, one capture after the other, and never an older state over a newer one.
 
-    Every write is made on the helper thread's loop: so a synchronous save inside a running event loop waits for nobody who
-    waits for that loop, saves from several loops keep their order, and a write whose caller was cancelled is still made
-    whole.
+    Its coroutines run on one event loop.
 
     Args:
         storage: The session's namespace.
@@ -54,31 +52,10 @@ class Writer:
         Raises:
             StorageError: What the storage raised; blobs after that one are not written.
         """
-        await on_helper_loop(self.storage, self._write, number, blobs)
-
-    def write_blocking(self, number: int, blobs: Sequence[Blob]) -> None:
-        """Like `write`; returns when it is done."""
-        blocking(self.storage, self._write, number, blobs)
-
-    async def redact(self, number: int, blobs: Sequence[Blob], redactions: Sequence[Redaction]) -> None:
-        """Write the blobs, then bring redactions to the journal and to every immutable snapshot.
-
-        Captures with a smaller number that are still on their way are redacted before they are written.
-
-        Raises:
-            StorageError: What the storage raised; some copies may be redacted already. Call it again.
-        """
-        await on_helper_loop(self.storage, self._redact, number, blobs, redactions)
-
-    def redact_blocking(self, number: int, blobs: Sequence[Blob], redactions: Sequence[Redaction]) -> None:
-        """Like `redact`; returns when it is done."""
-        blocking(self.storage, self._redact, number, blobs, redactions)
-
-    async def _write(self, storage: Storage, number: int, blobs: Sequence[Blob]) -> None:
         async with self._lock:
-            await self._put(storage, number, blobs)
+            await self._put(number, blobs)
 
-    async def _put(self, storage: Storage, number: int, blobs: Sequence[Blob]) -> None:
+    async def _put(self, number: int, blobs: Sequence[Blob]) -> None:
         for blob in blobs:
             if blob.rewritten and number < self._written.get(blob.key, 0):
                 continue
@@ -90,19 +67,24 @@ class Writer:
             if blob.rewritten:
                 # Before the write: one that fails may have reached the storage all the same.
                 self._written[blob.key] = number
-            await storage.write(blob.key, data)
+            await self.storage.write(blob.key, data)
 
-    async def _redact(
-        self, storage: Storage, number: int, blobs: Sequence[Blob], redactions: Sequence[Redaction]
-    ) -> None:
+    async def redact(self, number: int, blobs: Sequence[Blob], redactions: Sequence[Redaction]) -> None:
+        """Write the blobs, then bring redactions to the journal and to every immutable snapshot.
+
+        Captures with a smaller number that are still on their way are redacted before they are written.
+
+        Raises:
+            StorageError: What the storage raised; some copies may be redacted already. Call it again.
+        """
         self._redactions += [(number, redaction) for redaction in redactions]
         async with self._lock:
-            await self._put(storage, number, blobs)
+            await self._put(number, blobs)
             if not redactions:
                 return
-            history = [key for key in await storage.list(self.keys.history) if self.keys.snapshot_id(key)]
+            history = [key for key in await self.storage.list(self.keys.history) if self.keys.snapshot_id(key)]
             for key in [self.keys.journal, *history]:
-                data = await storage.read(key)
+                data = await self.storage.read(key)
                 if data is None:
                     continue
                 try:
@@ -112,4 +94,4 @@ class Writer:
                     continue
                 value, changed = redacted(value, list(redactions))
                 if changed:
-                    await storage.write(key, encode_json(value))
+                    await self.storage.write(key, encode_json(value))
