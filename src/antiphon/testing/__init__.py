@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from antiphon.testing.clock import VirtualClock
     from antiphon.testing.failing_disk import FailingFileSystem
-    from antiphon.testing.faults import FaultStorage, Hold
+    from antiphon.testing.faults import FaultStorage, FaultStore, Hold
     from antiphon.testing.filesystem import UnsyncedFileSystem
     from antiphon.testing.scripted import ScriptedBidiModel, ScriptedModel
     from antiphon.testing.storage_contract import StorageContract
@@ -38,6 +38,7 @@ else:
         "Fail": "antiphon.models.embedded.script",
         "FailingFileSystem": "antiphon.testing.failing_disk",
         "FaultStorage": "antiphon.testing.faults",
+        "FaultStore": "antiphon.testing.faults",
         "GoAway": "antiphon.models.embedded.script",
         "Hear": "antiphon.models.embedded.script",
         "Hold": "antiphon.testing.faults",
@@ -73,6 +74,7 @@ __all__ = [
     "Fail",
     "FailingFileSystem",
     "FaultStorage",
+    "FaultStore",
     "GoAway",
     "Hear",
     "Hold",
