@@ -287,5 +287,4 @@ def _mapping(value: Any) -> dict[str, Any]:
 def _dicts(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         return []
-    items: list[Any] = value
-    return [item for item in items if isinstance(item, dict)]
+    return [item for item in value if isinstance(item, dict)]  # pyright: ignore[reportUnknownVariableType]

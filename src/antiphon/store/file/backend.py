@@ -155,7 +155,7 @@ class FileBackend:
                             continue
                         if self._most is not None:
                             tx.shorten(self._most)
-                        tx.seal()
+                        tx.end_job()
                         done.append((number, value))
                     tx.commit()
                     self._tidy(tx, session_id)

@@ -152,11 +152,11 @@ class Contents:
             for address, size in zip(head.blobs, head.sizes[taken:], strict=True):
                 self.blobs[address] = offset, size
                 offset += size
+        if head.dropped:  # before the rows: an id may be free at once
+            self.drop_rows(head.dropped)
         cost = found.body - found.at if len(head.rows) == 1 else HEADER.size + _ROW_BYTES
         for snapshot_id, revision, record in head.rows:
             self.put_row(Row(snapshot_id, self.session_id, revision, record), cost)
-        if head.dropped:
-            self.drop_rows(head.dropped)
         if head.mark is not None:
             self.mark = SessionMark(*head.mark)
         if head.masks is not None:

@@ -79,10 +79,9 @@ class Log:
                 raise StoreSchemaError(f"this is not a log of a session: {wrong}")
         return False
 
-    def advance(self, data: bytes, checksum: int, last: int) -> None:
-        """Say that frames were appended, the last of them at the place `last`; `contents` has them already."""
-        start = last - self.end
-        self._last = (last, data[start : start + HEADER.size])
+    def advance(self, data: bytes, checksum: int) -> None:
+        """Say that a frame was appended; `contents` has it already."""
+        self._last = (self.end, data[: HEADER.size])
         self.end += len(data)
         self.checksum = checksum
 

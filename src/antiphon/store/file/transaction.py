@@ -14,7 +14,6 @@ from antiphon.store.file.contents import Contents
 from antiphon.store.file.folder import INDEX, KEYS, LOG, TEMPORARY, Folder, digest, note_lock, translated, write_whole
 from antiphon.store.file.frames import Begin, Head, pack_frame
 from antiphon.store.file.index import Claim, Index, key_claim, row_claim
-from antiphon.store.file.log import fetch
 from antiphon.store.file.view import LogCache, Open, View, note_file, pack_note
 from antiphon.store.lines import covered
 from antiphon.store.record import Row, addresses_in
@@ -32,9 +31,9 @@ _FIRST_LINES = 1 << 31
 
 
 class _Draft:
-    """What was changed and is not a frame yet. `bodies` are those without a place: offset -1 stands for the first."""
+    """What was changed: it will be a frame. `bodies` are those without a place: offset -1 stands for the first."""
 
-    __slots__ = ("blobs", "bodies", "dropped", "has_mark", "has_masks", "lines", "rows")
+    __slots__ = ("blobs", "bodies", "claims", "dropped", "has_mark", "has_masks", "lines", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -43,6 +42,7 @@ class _Draft:
         self.dropped: list[str] = []
         self.has_mark = self.has_masks = False
         self.bodies: list[bytes] = []
+        self.claims: list[Claim] = []
 
     def pending(self, body: bytes) -> int:
         """The offset that stands for a body until it has one."""
@@ -50,31 +50,12 @@ class _Draft:
         return -len(self.bodies)
 
 
-class _Written:
-    """Frames that are to be appended.
-
-    Attributes:
-        data: All of them.
-        last: Where the last one will stand.
-        checksum: Its checksum, or that of the log's last frame.
-        claims: What the index must know before.
-    """
-
-    __slots__ = ("checksum", "claims", "data", "last")
-
-    def __init__(self, checksum: int) -> None:
-        self.data = bytearray()
-        self.last = 0
-        self.checksum = checksum
-        self.claims: list[Claim] = []
-
-
 class Transaction(View):
     """A change of one session, whose log is locked by the caller; fulfils `Writing`.
 
-    Changes are taken in at once. `seal` makes a frame of those of one job, in memory; `commit` writes all frames, or the
-    whole log anew where something is to be forgotten. After that `keep_log` puts what is in memory into the cache; without
-    it the log is read again, for what is in memory may not be in the file.
+    Changes are taken in at once. `commit` appends them as one frame, so that they are in the log all or none, whatever number
+    of jobs they come from; or it writes the whole log anew where something is to be forgotten. After that `keep_log` puts
+    what is in memory into the cache; without it the log is read again, for what is in memory may not be in the file.
 
     Args:
         folder: The tenant's folder.
@@ -88,14 +69,13 @@ class Transaction(View):
         super().__init__(folder, cache, index)
         self._place = folder
         self._session_id, self._key = session_id, digest(session_id)
-        self._draft, self._changes, self._sealed = _Draft(), 0, 0
+        self._draft, self._changes, self._settled = _Draft(), 0, 0
         self._notes: dict[str, bytes | None] = {}
         self._is_anew = self._is_gone = False
         self._locks, self._locked = ExitStack(), set[str]()
         self._held: Open | None = None
         if lock is not None:
             self._held = self._caught_up(lock)
-        self._written = _Written(0 if self._held is None else self._held.log.checksum)
         self._opened[self._key] = self._held
 
     def _caught_up(self, lock: int) -> Open:
@@ -120,8 +100,8 @@ class Transaction(View):
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something was changed that is not sealed."""
-        return self._changes != self._sealed
+        """Whether something was changed since the last job ended."""
+        return self._changes != self._settled
 
     @property
     def is_empty(self) -> bool:
@@ -149,18 +129,14 @@ class Transaction(View):
         return super().note(name)
 
     def bodies_at(self, opened: Open, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
-        end = opened.log.end
-        if opened is not self._held or all(0 < offset < end for offset in offsets):
+        if opened is not self._held or not self._draft.bodies or min(offsets, default=0) >= 0:
             return super().bodies_at(opened, offsets, sizes)
-        inside = [index for index, offset in enumerate(offsets) if 0 < offset < end]
-        found = fetch(opened.fd, [offsets[index] for index in inside], [sizes[index] for index in inside])
-        bodies = dict(zip(inside, found, strict=True))
-        for index, offset in enumerate(offsets):
-            if offset < 0:
-                bodies[index] = self._draft.bodies[-offset - 1]
-            elif offset >= end:
-                bodies[index] = bytes(self._written.data[offset - end : offset - end + sizes[index]])
-        return [bodies[index] for index in range(len(offsets))]
+        written = [index for index, offset in enumerate(offsets) if offset >= 0]
+        stored = super().bodies_at(opened, [offsets[index] for index in written], [sizes[index] for index in written])
+        bodies = dict(zip(written, stored, strict=True))
+        return [
+            bodies[index] if offset >= 0 else self._draft.bodies[-offset - 1] for index, offset in enumerate(offsets)
+        ]
 
     def bodies(self, session_id: str) -> Sequence[tuple[int, int, bytes]]:
         held = self._held
@@ -201,9 +177,9 @@ class Transaction(View):
                 raise MovedError(f"snapshot {row.snapshot_id!r} is in session {other.session_id!r}")
         record = row.record
         if before is None or record.created_at != before.record.created_at:
-            self._written.claims.append(row_claim(self._key, contents.uid, row.snapshot_id, record.created_at))
+            self._draft.claims.append(row_claim(self._key, contents.uid, row.snapshot_id, record.created_at))
         if record.idempotency_key is not None and record.idempotency_key not in contents.keys:
-            self._written.claims.append(key_claim(self._key, contents.uid, record.idempotency_key))
+            self._draft.claims.append(key_claim(self._key, contents.uid, record.idempotency_key))
         contents.put_row(row)
         self._draft.rows[row.snapshot_id] = row
 
@@ -257,54 +233,18 @@ class Transaction(View):
 
     # Writing
 
-    def seal(self) -> None:
-        """End a job: what it changed becomes a frame, unless the log is written anew in any case."""
-        held, draft = self._held, self._draft
-        if held is None or not self.is_dirty:
-            return
-        self._sealed = self._changes
-        if self._is_anew or self._is_gone:
-            return
-        contents = held.contents
-        begin = self._begin(contents) if contents.begun < 2 else None
-        bodies = [body for _, _, run in draft.lines for body in run] + list(draft.blobs.values())
-        mark = contents.mark if draft.has_mark or begin else None
-        head = Head(
-            rows=[(row.snapshot_id, row.revision, row.record) for row in draft.rows.values()],
-            lines=[(line, at, len(run)) for line, at, run in draft.lines],
-            sizes=[len(body) for body in bodies],
-            blobs=list(draft.blobs),
-            dropped=draft.dropped,
-            is_named=not contents.is_named,
-            mark=None if mark is None else (mark.redactions, mark.salt),
-            masks=contents.masks if draft.has_masks or (begin and contents.masks) else None,
-            begin=begin,
-        )
-        at = held.log.end + len(self._written.data)
-        data, offset, self._written.checksum = pack_frame(at, self._written.checksum, head, bodies)
-        if len(draft.rows) == 1:
-            contents.waste.costs[next(iter(draft.rows))] = offset - at
-        for number, first, run in draft.lines:
-            line = contents.line(number)
-            for position, body in enumerate(run, first):
-                line.put(position, offset, len(body))
-                offset += len(body)
-        for address, body in draft.blobs.items():
-            contents.blobs[address] = offset, len(body)
-            offset += len(body)
-        contents.begun += begin is not None
-        self._written.data += data
-        self._written.last = at
-        self._draft = _Draft()
+    def end_job(self) -> None:
+        """Say that a job has made all of its changes."""
+        self._settled = self._changes
 
     def commit(self) -> None:
-        """Make everything durable that was sealed, and notes. What this raises has changed nothing that anybody sees."""
+        """Make everything durable, notes last. Who is told of an error must begin again with what is in the file."""
         if self._is_gone:
             self._erase()
         elif self._is_anew and self._held is not None:
             self._index_claims()
             self._write_anew(self._held)
-        elif self._written.data and self._held is not None:
+        elif self._changes and self._held is not None:
             self._index_claims()
             self._append(self._held)
         for name, value in self._notes.items():
@@ -356,16 +296,16 @@ class Transaction(View):
         return Begin(self._session_id, contents.uid, contents.last_line, tuple(contents.lost))
 
     def _index_claims(self) -> None:
-        if self._written.claims:
-            self._indexed().add(self._place, self._written.claims)
+        if self._draft.claims:
+            self._indexed().add(self._place, self._draft.claims)
 
     def _append(self, held: Open) -> None:
-        fs, log = self._place.fs, held.log
-        if not log.contents.is_named:
+        fs, log, contents, draft = self._place.fs, held.log, held.contents, self._draft
+        if not contents.is_named:
             # Whoever gave the file its name may have died before that was durable.
             fs.sync_folder(self._place.at)
-            log.contents.is_named = True
-        data = bytes(self._written.data)
+        head, bodies = self._changed(contents)
+        data, offset, checksum = pack_frame(log.end, log.checksum, head, bodies)
         try:
             fs.write_at(held.fd, data, log.end)
             fs.sync_data(held.fd)
@@ -373,8 +313,39 @@ class Transaction(View):
             with suppress(OSError):
                 fs.truncate(held.fd, log.end)
             raise
-        log.advance(data, self._written.checksum, self._written.last)
-        self._written = _Written(log.checksum)
+        if len(draft.rows) == 1:
+            contents.waste.costs[next(iter(draft.rows))] = offset - log.end
+        for number, first, run in draft.lines:
+            line = contents.line(number)
+            for position, body in enumerate(run, first):
+                line.put(position, offset, len(body))
+                offset += len(body)
+        for address, body in draft.blobs.items():
+            contents.blobs[address] = offset, len(body)
+            offset += len(body)
+        contents.begun += head.begin is not None
+        contents.is_named = True
+        log.advance(data, checksum)
+        self._draft = _Draft()
+
+    def _changed(self, contents: Contents) -> tuple[Head, list[bytes]]:
+        """What was changed, as a frame's head and bodies."""
+        draft = self._draft
+        begin = self._begin(contents) if contents.begun < 2 else None
+        bodies = [body for _, _, run in draft.lines for body in run] + list(draft.blobs.values())
+        mark = contents.mark if draft.has_mark or begin else None
+        head = Head(
+            rows=[(row.snapshot_id, row.revision, row.record) for row in draft.rows.values()],
+            lines=[(line, at, len(run)) for line, at, run in draft.lines],
+            sizes=[len(body) for body in bodies],
+            blobs=list(draft.blobs),
+            dropped=draft.dropped,
+            is_named=not contents.is_named,
+            mark=None if mark is None else (mark.redactions, mark.salt),
+            masks=contents.masks if draft.has_masks or (begin and contents.masks) else None,
+            begin=begin,
+        )
+        return head, bodies
 
     def _write_anew(self, held: Open) -> None:
         """Write a log with what is in memory, and give it the name of the old one, in one step.
