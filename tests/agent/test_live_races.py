@@ -414,7 +414,7 @@ async def test_a_model_that_does_not_stop_and_a_tool_that_does_not_end_are_left_
     assert closed == ["hook"]
     assert problems(agent.messages) == []
     release.set()
-    await asyncio.sleep(0.01)
+    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
 
 class Out(BaseException):
