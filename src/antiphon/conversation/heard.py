@@ -1,8 +1,8 @@
 """What of an answer reached the listener's ear.
 
 A model makes an answer faster than it is played, and a listener who speaks over it hears only a part. This module keeps,
-for each response, how much sound came from the model, how much was handed out, how much the loudspeaker says it played,
-and where each word lies in the sound.
+for each response, how much sound came from the model, how much of it was played (`antiphon.conversation.playback`), and
+where each word lies in the sound.
 """
 
 from __future__ import annotations
@@ -11,20 +11,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from antiphon.conversation.playback import EPSILON_MS, ROUNDING_MS, Loudspeaker, Playback
 from antiphon.events import Word
 
-STALL_S = 5.0
-"""How long a finished answer may make no progress towards the ear before it is taken as not heard to its end."""
-UNREPORTED_MS = 500.0
-"""Loudspeakers report every 100 ms or so, and not all of them report the end: so much may be missing from the last report."""
-REPORT_GAP_S = 0.1
-"""How much longer than what is missing a loudspeaker must have been silent before the answer counts as played."""
 FASTEST_CHARS_PER_S = 25.0
 """Nobody speaks faster (a quick speaker says 15 to 20): text that is longer than its sound ran ahead of it."""
-_EPSILON_MS = 1e-6
-_EPSILON_S = 1e-6
-_ROUNDING_MS = 1.0
-"""Sinks report whole samples or whole milliseconds; less than this is not missing from a finished answer."""
 
 
 def heard_text(words: Sequence[Word], played_ms: float) -> str:
@@ -37,7 +28,7 @@ def heard_text(words: Sequence[Word], played_ms: float) -> str:
     >>> heard_text([Word("Hello", 300), Word("there", 700)], played_ms=450)
     'Hello'
     """
-    return " ".join(word.text for word in words if word.end_ms <= played_ms + _EPSILON_MS)
+    return " ".join(word.text for word in words if word.end_ms <= played_ms + EPSILON_MS)
 
 
 class Part:
@@ -97,34 +88,11 @@ class Part:
 
     def until(self, ms: float) -> str:
         """The text up to the last word that ends within `ms`."""
-        count = bisect_right(self._end_ms, ms + _EPSILON_MS)
+        count = bisect_right(self._end_ms, ms + EPSILON_MS)
         if count == len(self._end_ms):
             # What follows the last timed word, such as a full stop, goes with it.
             return self.text if self.stopped or self.ended else self.text[: self._end_chars[-1]]
         return self.text[: self._end_chars[count - 1]] if count else ""
-
-
-class Loudspeaker:
-    """The order in which responses are played, as far as time tells: one after the other."""
-
-    __slots__ = ("_queue",)
-
-    def __init__(self) -> None:
-        self._queue: list[Speech] = []
-
-    def add(self, speech: Speech, now: float) -> float:
-        """A response hands out its first sound. Returns when it is its turn."""
-        self._queue = [other for other in self._queue if not other.cut and other.plays_until > now]
-        turn = max(now, self._queue[-1].plays_until) if self._queue else now
-        self._queue.append(speech)
-        return turn
-
-    def move(self, speech: Speech, end: float, now: float) -> None:
-        """A response ends earlier or later than it seemed: those behind it follow."""
-        if speech in self._queue:
-            for other in self._queue[self._queue.index(speech) + 1 :]:
-                other.follow(end, now)
-                end = other.plays_until
 
 
 class Speech:
@@ -132,7 +100,7 @@ class Speech:
 
     Attributes:
         audio_ms: Sound that came from the model.
-        delivered_ms: Sound that was handed out, or dropped where it would have been.
+        playback: Its way to the ear.
         complete: Whether nothing more of it is made.
         broken: Whether it was broken off: there would have been more.
         cut: Whether whatever was not heard yet never will be; since `cut_at`.
@@ -141,24 +109,15 @@ class Speech:
     """
 
     __slots__ = (
-        "_handed_at",
-        "_lost_ms",
-        "_loudspeaker",
-        "_reported_at",
-        "_turn_at",
-        "_turn_ms",
         "audio_ms",
         "broken",
         "complete",
         "cut",
         "cut_at",
         "cut_ms",
-        "delivered_ms",
-        "gap_ms",
         "implicit",
         "parts",
-        "progress_at",
-        "reported_ms",
+        "playback",
         "response_id",
     )
 
@@ -169,62 +128,40 @@ class Speech:
         self.implicit = implicit
         self.parts: list[Part] = []
         self.audio_ms = 0.0
-        self.delivered_ms = 0.0
-        self.reported_ms: float | None = None
-        self.gap_ms: float | None = None
-        self.progress_at = now
+        self.playback = Playback(now, loudspeaker)
         self.complete = False
         self.broken = False
         self.cut = False
         self.cut_at = now
         self.cut_ms: float | None = None
-        self._handed_at: float | None = None
-        self._lost_ms = 0.0
-        self._reported_at = now
-        self._turn_at = now  # since when it is played without a pause, and from where
-        self._turn_ms = 0.0
-        self._loudspeaker = loudspeaker or Loudspeaker()
 
     def deliver(self, ms: float, now: float) -> None:
         """`ms` of sound were handed to whoever plays it."""
-        if self._handed_at is None:
-            self._handed_at = now
-            self._turn_at = self._loudspeaker.add(self, now)
-        elif self.plays_until < now:
-            self._turn_at, self._turn_ms = now, self._given_ms
-        self.delivered_ms += ms
-        self.progress_at = now
+        self.playback.deliver(ms, now)
 
     def lose(self, ms: float) -> None:
         """`ms` of sound, the next that would have been handed out, were dropped instead."""
-        if self.gap_ms is None:
-            self.gap_ms = self.delivered_ms
-        self.delivered_ms += ms
-        self._lost_ms += ms
+        self.playback.lose(ms)
 
     def report(self, ms: float, now: float) -> None:
-        """The loudspeaker has played the first `ms`, which cannot be more than it was given."""
-        ms = min(max(0.0, ms), self.delivered_ms)
-        if self.reported_ms is None or ms > self.reported_ms or self.cut:
-            self.reported_ms = ms
-            self._reported_at = self.progress_at = now
-            if not self.cut:
-                self._turn_at, self._turn_ms = now, min(ms, self._given_ms)
-                self._loudspeaker.move(self, self.plays_until, now)
+        """The loudspeaker has played the first `ms`."""
+        self.playback.report(ms, now)
 
-    def follow(self, end: float, now: float) -> None:
-        """The response in front of this one ends at `end`."""
-        if self.cut or self.reported_ms is not None or self._handed_at is None:
-            return
-        turn = max(end, self._handed_at)
-        if self._turn_at < turn or self._turn_at > now:
-            self._turn_at = turn
+    @property
+    def delivered_ms(self) -> float:
+        """Sound that was handed out, or dropped where it would have been."""
+        return self.playback.delivered_ms
+
+    @property
+    def gap_ms(self) -> float | None:
+        """Where the first sound was dropped."""
+        return self.playback.gap_ms
 
     def finish(self, now: float, *, broken: bool = False) -> None:
         """Nothing more of it is made."""
         self.complete = True
         self.broken = broken
-        self.progress_at = max(self.progress_at, now)
+        self.playback.progress_at = max(self.playback.progress_at, now)
         for part in self.parts:
             part.ended = True
             if broken:
@@ -234,74 +171,27 @@ class Speech:
         """Whatever was not heard yet never will be."""
         self.cut = True
         self.cut_at = now
-        self._loudspeaker.move(self, now, now)
-
-    @property
-    def _given_ms(self) -> float:
-        return self.delivered_ms - self._lost_ms
-
-    @property
-    def plays_until(self) -> float:
-        """When what was handed out will have been played."""
-        return self._turn_at + (self._given_ms - self._turn_ms) / 1000
+        self.playback.silence(now)
 
     def position_ms(self, now: float) -> float:
-        """How far the sound was played: as reported, else as far as time and what was handed out allow."""
-        if self.reported_ms is not None:
-            return self.audio_ms if self._covered(now) else min(self.reported_ms, self.audio_ms)
-        if self._handed_at is None:
-            return 0.0
-        since = (min(now, self.cut_at) if self.cut else now) - self._turn_at
-        played = min(self._turn_ms + max(0.0, since) * 1000, self._given_ms)
-        if self.gap_ms is not None and played > self.gap_ms:
-            played += self._lost_ms
-        return played
-
-    def _covered(self, now: float) -> bool:
-        covered_at = self._covered_at
-        if covered_at is None:
-            return False
-        return covered_at <= self.cut_at if self.cut else now >= covered_at + REPORT_GAP_S
-
-    @property
-    def _covered_at(self) -> float | None:
-        """When what is missing from the last report was played, where so little is missing that it needs no report."""
-        reported = self.reported_ms
-        if reported is None or not self.complete or self.broken or self.delivered_ms < self.audio_ms - _ROUNDING_MS:
-            return None
-        rest = self.audio_ms - reported
-        return self._reported_at + max(0.0, rest) / 1000 if rest <= UNREPORTED_MS else None
+        """How far the sound was played."""
+        if self.complete and not self.broken and self.playback.covers(self.audio_ms, now):
+            return self.audio_ms
+        return min(self.playback.position_ms(now), self.audio_ms)
 
     def heard_ms(self, now: float) -> float:
         """How much of the beginning was heard without a gap."""
         at = self.position_ms(now) if self.cut_ms is None else self.cut_ms
-        return at if self.gap_ms is None else min(at, self.gap_ms)
+        gap_ms = self.playback.gap_ms
+        return at if gap_ms is None else min(at, gap_ms)
 
     def all_played(self, now: float) -> bool:
         """Whether the whole answer is there and was played."""
-        return self.complete and self.position_ms(now) >= self.audio_ms - _ROUNDING_MS
-
-    @property
-    def stalls_at(self) -> float:
-        """When it is given up, if it is complete and nothing is heard of it before."""
-        waited = self.progress_at if self.reported_ms is not None else max(self.progress_at, self.plays_until)
-        return waited + STALL_S
-
-    def looks_at(self, ms: float, now: float) -> float:
-        """When the first `ms` of a complete answer may have been played, or it is given up."""
-        if self.reported_ms is not None:
-            covered_at = self._covered_at
-            return self.stalls_at if covered_at is None else min(self.stalls_at, covered_at + REPORT_GAP_S)
-        if self._handed_at is None:
-            return self.stalls_at
-        if self.delivered_ms < ms - _EPSILON_MS:
-            return now  # nobody says when the rest is handed out
-        to_play = ms if self.gap_ms is None or ms <= self.gap_ms else ms - self._lost_ms
-        return self._turn_at + (to_play - self._turn_ms) / 1000 + _EPSILON_S
+        return self.complete and self.position_ms(now) >= self.audio_ms - ROUNDING_MS
 
     def reaches(self, ms: float, now: float) -> bool:
         """Whether the first `ms` were played."""
-        return self.position_ms(now) >= ms - _EPSILON_MS
+        return self.position_ms(now) >= ms - EPSILON_MS
 
     def heard(self, part: Part, ms: float) -> str:
         """What of `part` lies within the first `ms` of the sound.
@@ -311,7 +201,7 @@ class Speech:
         """
         if not self.audio_ms:
             return part.text if self.complete and not self.cut else ""
-        to_the_end = ms >= self.audio_ms - _ROUNDING_MS
+        to_the_end = ms >= self.audio_ms - ROUNDING_MS
         if part.timed and not (to_the_end and self.complete and not self.cut):
             return part.until(ms)
         if to_the_end and self.complete and not self.broken:
@@ -326,7 +216,7 @@ class Speech:
         length = stretch.end_ms - stretch.begin_ms
         if into <= 0 or length <= 0:
             return 0
-        chars = stretch.chars if into >= length - _ROUNDING_MS else int(stretch.chars * into / length)
+        chars = stretch.chars if into >= length - ROUNDING_MS else int(stretch.chars * into / length)
         if self.broken or not self.complete:
             chars = min(chars, int(FASTEST_CHARS_PER_S * into / 1000))
         return chars - sum(other.sounding for other in self.parts[stretch.first : index])

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from antiphon.content import Message, ToolResult, ToolUse
 from antiphon.conversation.corrections import Corrections
 from antiphon.conversation.effects import Commit, Effect, Emit, Insert, Remove, Replace, Truncate
-from antiphon.conversation.heard import STALL_S, Part, Speech
+from antiphon.conversation.heard import Part, Speech
 from antiphon.conversation.lines import INAUDIBLE, Line, Written, clean, inaudible
+from antiphon.conversation.listening import Listening
+from antiphon.conversation.playback import STALL_S
 from antiphon.conversation.responses import Responses
 from antiphon.events import (
     BidiAudioStartEvent,
@@ -67,40 +69,24 @@ class Conversation:
 
     Attributes:
         mark: Lines settled so far in the life of the session (see `antiphon.conversation.journal`).
-        sound_in: Set by whoever sends the user's sound.
-        owed: Whether the user said something complete that no response has begun to answer.
     """
 
     __slots__ = (
-        "_announced",
-        "_announces",
-        "_answered",
         "_changed",
         "_corrections",
         "_cuts",
         "_lines",
-        "_owed_to",
-        "_prompted",
+        "_listening",
         "_responses",
-        "_says_stop",
         "mark",
-        "owed",
-        "sound_in",
     )
 
     def __init__(self, mark: int = 0) -> None:
         self.mark = mark
-        self.sound_in = False
-        self.owed = False
-        self._owed_to: Line | None = None  # the only thing that is to be answered, if it is speech
-        self._prompted = False  # something is known that the next response answers
-        self._answered = True  # nothing complete was said since the last response began
-        self._announced = False  # the model said that the user speaks, since the last response began
-        self._announces = False  # it does so before it responds
-        self._says_stop = False  # it says when the user's words are complete
         self._lines: list[Line] = []
         self._responses = Responses()
         self._corrections = Corrections()
+        self._listening = Listening(self._lines, self._corrections)
         self._changed: dict[Line, float] = {}  # settled lines with new words, and when to correct their message
         self._cuts: dict[Speech, tuple[float, bool]] = {}  # by when to settle it, and whether the sink knows of it
 
@@ -109,11 +95,8 @@ class Conversation:
         line = Line("messages")
         line.messages = tuple(messages)
         self._lines.append(line)
-        self._prompted = True
-        self._answered = False
+        self._listening.typed(by_user=by_user)
         self._responses.end_tail()
-        if by_user:
-            self.owed, self._owed_to = True, None
         return self._settle(now)
 
     def apply(self, event: OutputEvent, now: float) -> list[Effect]:
@@ -121,13 +104,16 @@ class Conversation:
         effects: list[Effect] = []
         match event:
             case BidiTranscriptDeltaEvent(role="user"):
-                self._user_words(event, now)
+                line = self._listening.words(event.content_id, now)
+                line.text += event.delta
+                self._words_came(line, now)
             case BidiTranscriptDeltaEvent():
                 if self.goes_on(event):
                     return effects
                 self._spoken_words(event, now)
             case BidiTranscriptStartEvent(role="user"):
-                effects = self._user_start(event.content_id, now)
+                effects = self._catch_up(now, everything=True)
+                self._listening.start(event.content_id, now)
             case BidiTranscriptStartEvent():
                 self._responses.end_tail()
                 self._open_part(event.content_id, now)
@@ -226,11 +212,9 @@ class Conversation:
                 self._responses.broke_off(speech, now)
             speech.silence(now)
             self._cuts[speech] = (now + _UNSEEN_REPORT_S, False)
-            if speech.reported_ms is None:
+            if speech.playback.reported_ms is None:
                 effects += self._resolve(speech, now)
-        for line in self._lines:
-            if (named is None or line.answered_by in speeches) and self._is_past(line):
-                line.closed = True
+        self._listening.interrupt(None if named is None else speeches)
         return effects + self._settle(now), ids
 
     def is_old(self, response_id: str, now: float) -> bool:
@@ -251,11 +235,8 @@ class Conversation:
             self._finish(speech, now, broken=True)
             for part in speech.parts:
                 part.stopped = True
-        for line in self._lines:
-            if line.kind in {"user", "slot"}:
-                line.deadline = now
+        self._listening.disconnected(now)
         self._responses.end_tail()
-        self.owed, self._owed_to = False, None
         effects = self._catch_up(now, everything=True) + self._settle(now)
         self._corrections.forget(lambda line: line.part is None and not line.key)
         return effects
@@ -276,6 +257,20 @@ class Conversation:
         return effects + self.disconnected(now)
 
     @property
+    def sound_in(self) -> bool:
+        """Whether sound of the user was sent since the last response began: set by whoever sends it."""
+        return self._listening.sound_in
+
+    @sound_in.setter
+    def sound_in(self, value: bool) -> None:
+        self._listening.sound_in = value
+
+    @property
+    def owed(self) -> bool:
+        """Whether the user said something complete that no response has begun to answer."""
+        return self._listening.owed
+
+    @property
     def responding(self) -> Speech | None:
         """The response that the model is making."""
         return self._responses.current
@@ -283,7 +278,7 @@ class Conversation:
     @property
     def at_boundary(self) -> bool:
         """Whether nobody waits for anything: no response is being made, and none is owed."""
-        return self._responses.current is None and not self.owed
+        return self._responses.current is None and not self._listening.owed
 
     @property
     def open(self) -> bool:
@@ -334,18 +329,7 @@ class Conversation:
             return current
         self._finish(current, now)
         speech = self._responses.begin(response_id, now, implicit=implicit)
-        if self._announced:
-            self._announces = True
-        elif self.sound_in and not self._prompted and not self._announces:
-            # The user was heard, but nothing is known of the words yet: they belong here when they come. Not where the model
-            # says beforehand that the user speaks: what it did not say of this response, nobody said.
-            self._lines.append(Line("slot"))
-        for line in self._lines:
-            if line.kind in {"user", "slot"} and line.answered_by is None:
-                line.answered_by = speech
-        self.owed, self._owed_to = False, None
-        self._prompted = self.sound_in = self._announced = False
-        self._answered = True
+        self._listening.respond(speech)
         self._responses.forget({*self._cuts, *(line.speech for line in self._lines if line.speech is not None)})
         return speech
 
@@ -380,13 +364,6 @@ class Conversation:
             return
         if not any(line.speech is current and line.written and not line.closed for line in self._lines):
             self._finish(current, now)
-
-    def _is_past(self, line: Line) -> bool:
-        """Whether words that come after a barge-in are not those of this line, which was there before the answer."""
-        if line.kind == "slot":
-            return True
-        nameless = line.kind == "user" and not line.key and not self._says_stop
-        return nameless and line.answered_by is not None and bool(line.text)
 
     def _resolve(self, speech: Speech, now: float) -> list[Effect]:
         del self._cuts[speech]
@@ -424,69 +401,9 @@ class Conversation:
         cut = line.speech is not None and line.speech.cut
         return self._corrections.revise(line, _as_heard(line, now if cut else None))
 
-    def _new_user_line(self, content_id: str) -> Line:
-        line = Line("user", content_id)
-        self._lines.append(line)
-        self._owed_to = None if self.owed else line
-        self._prompted = self.owed = True
-        return line
-
-    def _slot(self, now: float, content_id: str, *, started: bool) -> Line | None:
-        """The place before an answer, for words that may belong there.
-
-        Speech that begins after the answer was made is not what it answers.
-        """
-        for line in self._lines:
-            if line.kind == "slot" and not line.closed and not line.overdue(now):
-                if started and line.deadline is not None:
-                    continue
-                line.kind, line.key = "user", content_id
-                return line
-        return None
-
-    def _user_start(self, content_id: str, now: float) -> list[Effect]:
-        effects = self._catch_up(now, everything=True)
-        self._corrections.forget(lambda line: line.kind == "user" and line.key == content_id)
-        last = self._lines[-1] if self._lines else None
-        said_twice = last is not None and last.kind == "user" and last.key == content_id and not last.closed
-        if last is not None and said_twice and last.answered_by is None:
-            return effects
-        if self._slot(now, content_id, started=True) is None:
-            self._new_user_line(content_id)
-            self._announced = True
-        return effects
-
-    def _open_user_line(self, content_id: str, now: float) -> Line | None:
-        for line in reversed(self._lines):
-            if line.kind == "user" and line.key == content_id and not line.closed:
-                # Where neither an id nor an end is told, words that come so late are others.
-                return line if content_id or self._says_stop or not line.text or not line.overdue(now) else None
-        return None
-
-    def _user_line(self, content_id: str, now: float) -> Line:
-        """The line for words that came: an open one, a settled one, the place before an answer, or a new one."""
-        return (
-            self._open_user_line(content_id, now)
-            or self._corrections.find(lambda line: line.kind == "user" and line.key == content_id)
-            or self._slot(now, content_id, started=False)
-            or self._new_user_line(content_id)
-        )
-
-    def _user_words(self, event: BidiTranscriptDeltaEvent, now: float) -> None:
-        line = self._user_line(event.content_id, now)
-        line.text += event.delta
-        self._words_came(line, now)
-
     def _user_stop(self, event: BidiTranscriptStopEvent, now: float) -> list[Effect]:
-        self._says_stop = True
         self._responses.end_tail()
-        line = self._user_line(event.content_id, now)
-        line.closed = line.stopped = True
-        silent = not line.text.strip()
-        if line.answered_by is None and not silent:
-            self._answered = False
-        if line is self._owed_to and silent:
-            self.owed, self._owed_to = False, None
+        line = self._listening.stop(event.content_id, now)
         effects = self._correct(line, now)
         self._corrections.forget(lambda settled: settled is line)
         text = clean(line.text)
@@ -501,7 +418,7 @@ class Conversation:
         return part
 
     def _spoken_words(self, event: BidiTranscriptDeltaEvent, now: float) -> None:
-        part = self._responses.part(event.content_id, now, answered=self._answered)
+        part = self._responses.part(event.content_id, now, answered=self._listening.answered)
         if part is None:
             if event.content_id:
                 self._responses.end_tail()
@@ -514,7 +431,7 @@ class Conversation:
         return self._corrections.find(lambda line: line.part is part) if part.settled else None
 
     def _spoken_stop(self, event: BidiTranscriptStopEvent, now: float) -> list[Effect]:
-        part = self._responses.part(event.content_id, now, answered=self._answered)
+        part = self._responses.part(event.content_id, now, answered=self._listening.answered)
         effects: list[Effect] = []
         text = ""
         if part is not None:
@@ -587,13 +504,14 @@ class Conversation:
             else:
                 effects += self._settle_words(line, now)
             if lines and (following := lines[0].speech) is not None:
-                following.progress_at = max(following.progress_at, now)  # only now is it its turn
+                playback = following.playback
+                playback.progress_at = max(playback.progress_at, now)  # only now is it its turn
         return effects
 
     def _settle_words(self, line: Line, now: float) -> list[Effect]:
         if line.kind == "user":
             message = _as_understood(line)
-            may_change = not line.closed and bool(line.key or self._says_stop or not line.text.strip())
+            may_change = self._listening.may_change(line)
         else:
             message = _as_heard(line, now)
             may_change = line.part is not None or (line.written and not line.stopped)

@@ -57,6 +57,11 @@ class Line:
         """Whether it is text or reasoning."""
         return self.kind in {"text", "reasoning"}
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether the user may be speaking it still."""
+        return not self.closed and self.answered_by is None
+
     def overdue(self, now: float) -> bool:
         """Whether it has waited long enough."""
         return self.deadline is not None and now >= self.deadline
@@ -74,7 +79,7 @@ class Line:
             return True
         if not speech.complete:
             return False
-        return not speech.audio_ms or speech.all_played(now) or now >= speech.stalls_at
+        return not speech.audio_ms or speech.all_played(now) or now >= speech.playback.stalls_at
 
     def due(self, now: float) -> float | None:
         """When it should be looked at again, if nothing happens before."""
@@ -83,9 +88,10 @@ class Line:
         speech, part = self.speech, self.part
         if speech.cut:
             return None
-        if part.stopped and part.timed and speech.reported_ms is None:
-            return speech.looks_at(part.end_ms, now) if speech.delivered_ms or speech.complete else None
-        return speech.looks_at(speech.audio_ms, now) if speech.complete else None
+        playback = speech.playback
+        if part.stopped and part.timed and playback.reported_ms is None:
+            return playback.looks_at(part.end_ms, now) if playback.delivered_ms or speech.complete else None
+        return playback.looks_at(speech.audio_ms, now) if speech.complete else None
 
     def message(self, ms: float | None) -> Message | None:
         """What it says; None where it says nothing.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from antiphon.conversation.heard import Loudspeaker, Part, Speech
+from antiphon.conversation.heard import Part, Speech
+from antiphon.conversation.playback import Loudspeaker
 
 TAIL_S = 0.5
 """What is not labelled belongs to a response that was cut until it is silent for so long."""
