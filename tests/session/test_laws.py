@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from antiphon.conversation.journal import call_ids
 from antiphon.conversation.repair import problems
-from antiphon.errors import SessionSaveError, StorageError
-from antiphon.session import SnapshotSessionManager, read_tree
-from antiphon.storage import InMemoryStorage
-from antiphon.testing import FaultStorage
+from antiphon.errors import SessionSaveError
 from tests.session.agents import KINDS, said
+from tests.session.places import PLACES
 
 ACTS = [
     "add",
@@ -41,8 +39,8 @@ def seen_in(agent):
 class Life:
     """One process with one agent, until it ends or its power is cut."""
 
-    def __init__(self, kind, storage, names):
-        self.manager = SnapshotSessionManager("talk", storage=storage, save_latest_on="message", on_save_error="raise")
+    def __init__(self, kind, place, names):
+        self.manager = place.manager(save_latest_on="message", on_save_error="raise")
         self.agent = kind(self.manager)
         self.names = names
         self.durable = [seen_in(self.agent)]  # what a crash now may give
@@ -105,46 +103,48 @@ def names():
     return (f"<{number}>" for number in range(10_000))
 
 
+places = st.sampled_from(PLACES)
 acts = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 99)), max_size=14)
 
 
 @given(
     lives=st.lists(st.tuples(acts, st.integers(1, 25), st.sampled_from(["before", "after"])), min_size=1, max_size=3),
     kind=st.sampled_from(KINDS),
+    world=places,
 )
-def test_whenever_the_power_is_cut_the_next_process_knows_what_was_acknowledged(lives, kind):
+def test_whenever_the_power_is_cut_the_next_process_knows_what_was_acknowledged(lives, kind, world):
     async def run():
-        disk, fresh = InMemoryStorage(), names()
+        place, fresh = world(), names()
         ran: list[str] = []
         for steps, cut_at, cut in lives:
-            storage = FaultStorage(disk, cut_at=cut_at, cut=cut)
-            life = Life(kind, storage, fresh)
-            with suppress(SessionSaveError, StorageError):
+            place = place.again(cut_at=cut_at, cut=cut)
+            life = Life(kind, place, fresh)
+            with suppress(SessionSaveError, place.error):
                 for act, number in steps:
                     await life.act(act, number)
             ran += life.ran
-            again = kind(SnapshotSessionManager("talk", storage=disk, save_latest_on="message"))
+            again = kind(place.next(save_latest_on="message"))
             found = seen_in(again)
             assert found in life.durable
             assert len(set(found[0])) == len(found[0])
             assert problems(again.messages) == []
             assert not {call.tool_use["toolUseId"] for call in again.calls} & set(ran)
             for old in life.secrets:
-                assert all(old.encode() not in disk.sync.read(key) for key in disk.sync.list())
+                assert old.encode() not in place.everything()
 
     asyncio.run(run())
 
 
-@given(steps=acts, kind=st.sampled_from(KINDS))
-def test_what_was_saved_at_the_boundary_is_what_is_restored(steps, kind):
+@given(steps=acts, kind=st.sampled_from(KINDS), world=places)
+def test_what_was_saved_at_the_boundary_is_what_is_restored(steps, kind, world):
     async def run():
-        disk = InMemoryStorage()
-        life = Life(kind, disk, names())
+        place = world()
+        life = Life(kind, place, names())
         for act, number in steps:
             await life.act(act, number)
         await life.agent.finish()
         agent = life.agent
-        again = kind(SnapshotSessionManager("talk", storage=disk, save_latest_on="invocation"))
+        again = kind(place.next(save_latest_on="invocation"))
         assert again.messages[: len(agent.messages)] == agent.messages
         assert again.state.get() == agent.state.get()
         assert seen_in(again) == seen_in(agent)
@@ -157,14 +157,17 @@ def test_what_was_saved_at_the_boundary_is_what_is_restored(steps, kind):
     asyncio.run(run())
 
 
-@given(steps=st.lists(st.tuples(st.sampled_from(["add", "checkpoint", "rewind"]), st.integers(0, 9)), max_size=20))
-def test_every_checkpoint_holds_what_its_parent_holds_and_what_came_after_it(steps):
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(["add", "checkpoint", "rewind"]), st.integers(0, 9)), max_size=20),
+    world=places,
+)
+def test_every_checkpoint_holds_what_its_parent_holds_and_what_came_after_it(steps, world):
     async def run():
-        disk = InMemoryStorage()
-        life = Life(KINDS[0], disk, names())
+        place = world()
+        life = Life(KINDS[0], place, names())
         for act, number in steps:
             await life.act(act, number)
-        tree = await read_tree(disk, "talk")
+        tree = await place.tree()
         texts: dict[str | None, list[str]] = {None: []}
         for node in tree.nodes:
             reader = KINDS[0]()
@@ -176,12 +179,14 @@ def test_every_checkpoint_holds_what_its_parent_holds_and_what_came_after_it(ste
     asyncio.run(run())
 
 
-@given(order=st.lists(st.tuples(st.sampled_from(["save", "sync", "edit"]), st.integers(0, 3)), max_size=12))
-def test_saves_at_once_end_with_the_newest_state_at_rest(order):
+@given(
+    order=st.lists(st.tuples(st.sampled_from(["save", "sync", "edit", "seal"]), st.integers(0, 3)), max_size=12),
+    world=places,
+)
+def test_saves_at_once_end_with_the_newest_state_at_rest(order, world):
     async def run():
-        disk = InMemoryStorage()
-        storage = FaultStorage(disk)
-        manager = SnapshotSessionManager("talk", storage=storage, save_latest_on="message")
+        place = world()
+        manager = place.manager(save_latest_on="message")
         agent = KINDS[1](manager)
         fresh, tasks = names(), []
         for act, turns in order:
@@ -191,6 +196,9 @@ def test_saves_at_once_end_with_the_newest_state_at_rest(order):
                 case "sync":
                     agent.messages.append(said(next(fresh)))
                     manager.sync_agent(agent)
+                case "seal":
+                    saving = manager.save_snapshot(agent, is_latest=False)
+                    tasks.append(asyncio.get_running_loop().create_task(saving))
                 case "edit" if agent.messages:
                     agent.messages[-1] = said(next(fresh))
                     tasks.append(asyncio.get_running_loop().create_task(agent.add(next(fresh))))
@@ -198,6 +206,6 @@ def test_saves_at_once_end_with_the_newest_state_at_rest(order):
                 await asyncio.sleep(0)
         await asyncio.gather(*tasks)
         texts = agent.texts()
-        assert KINDS[1](SnapshotSessionManager("talk", storage=disk)).texts() == texts
+        assert KINDS[1](place.next()).texts() == texts
 
     asyncio.run(run())

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import tempfile
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 from antiphon.agent.live import BidiAgent
 from antiphon.content import text_of
 from antiphon.conversation.repair import problems
-from antiphon.errors import AntiphonError, StorageError
+from antiphon.errors import AntiphonError, SessionStoreError, StorageError
 from antiphon.session import SnapshotSessionManager
 from antiphon.storage import InMemoryStorage, LocalFileStorage
+from antiphon.store import InMemorySessionStore
 from antiphon.testing import (
     CallTools,
     FaultStorage,
+    FaultStore,
     Hear,
     Say,
     ScriptedBidiModel,
@@ -34,14 +37,14 @@ QUESTIONS = ["what was that", "and then", "tell me more"]
 
 @dataclass
 class World:
-    """What outlives a process: the storage, and what was done in the world."""
+    """What outlives a process: what was done in the world."""
 
-    storage: InMemoryStorage = field(default_factory=InMemoryStorage)
     ran: list[str] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
 
-    def agent(self, storage, clock: VirtualClock, script) -> BidiAgent:
-        world, alive = self, storage
+    def agent(self, place: dict[str, Any], clock: VirtualClock, script) -> BidiAgent:
+        """An agent of a process whose sessions lie at `place`: `storage=` or `store=`."""
+        world, (alive,) = self, place.values()
 
         @tool
         async def book(context: ToolContext) -> str:
@@ -65,7 +68,7 @@ class World:
             context.interrupt("sure", reason="Really?")
             return "paid"
 
-        manager = SnapshotSessionManager("s", storage=storage, clock=clock)
+        manager = SnapshotSessionManager("s", clock=clock, **place)
         model = ScriptedBidiModel(script, clock=clock)
         return BidiAgent(model, tools=[book, look, pay], session_manager=manager, clock=clock)
 
@@ -86,11 +89,11 @@ steps = st.lists(
 )
 
 
-async def live_until_the_power_is_cut(world: World, faults: FaultStorage, script, typed: list[float]) -> None:
-    clock = VirtualClock()
+async def live_until_the_power_is_cut(world: World, place: dict[str, Any], script, typed: list[float]) -> None:
+    clock, (faults,) = VirtualClock(), place.values()
     try:
-        agent = world.agent(faults, clock, script)
-    except StorageError:
+        agent = world.agent(place, clock, script)
+    except (StorageError, SessionStoreError):
         return  # there was no power to begin with
 
     async def type_lines() -> None:
@@ -133,17 +136,21 @@ def check_what_is_known(world: World, agent: BidiAgent, spoken: list[str]) -> No
     st.lists(st.sampled_from([0.0, 0.3, 1.1]), max_size=3),
     st.integers(1, 30),
     st.sampled_from(["before", "after"]),
+    st.sampled_from(["storage", "store"]),
 )
-def test_whatever_write_is_the_last_one_nothing_is_forgotten_and_nothing_is_done_twice(script, typed, cut_at, cut):
+def test_whatever_write_is_the_last_one_nothing_is_forgotten_and_nothing_is_done_twice(
+    script, typed, cut_at, cut, kind
+):
     world = World()
-    faults = FaultStorage(world.storage, cut_at=cut_at, cut=cut)
-    asyncio.run(live_until_the_power_is_cut(world, faults, script, typed))
+    inner = InMemoryStorage() if kind == "storage" else InMemorySessionStore()
+    faults = (FaultStorage if kind == "storage" else FaultStore)(inner, cut_at=cut_at, cut=cut)
+    asyncio.run(live_until_the_power_is_cut(world, {kind: faults}, script, typed))
     spoken = [step.text for step in script if isinstance(step, Say)]
     first_runs = list(world.ran)
 
     async def go_on() -> None:
         clock = VirtualClock()
-        agent = world.agent(world.storage, clock, [])
+        agent = world.agent({kind: inner}, clock, [])
         check_what_is_known(world, agent, spoken)
         before = list(agent.messages)
         async with agent:
@@ -151,7 +158,7 @@ def test_whatever_write_is_the_last_one_nothing_is_forgotten_and_nothing_is_done
         assert agent.messages[: len(before)] == before
         check_what_is_known(world, agent, spoken)
         # Restored once more, it is the same conversation.
-        again = world.agent(world.storage, VirtualClock(), [])
+        again = world.agent({kind: inner}, VirtualClock(), [])
         assert again.messages == agent.messages
         assert again.take_journal().calls == agent.take_journal().calls
 
@@ -174,10 +181,10 @@ def test_what_was_acknowledged_survives_a_power_cut_that_takes_all_unsynced_writ
         world = World()
         agent_storage = _Cuttable(LocalFileStorage(folder, filesystem=disk), disk)
         disk.cut_power_after(after)
-        asyncio.run(live_until_the_power_is_cut(world, agent_storage, script, typed))
+        asyncio.run(live_until_the_power_is_cut(world, {"storage": agent_storage}, script, typed))
         disk.crash(chance)
         spoken = [step.text for step in script if isinstance(step, Say)]
-        check_what_is_known(world, world.agent(LocalFileStorage(folder), VirtualClock(), []), spoken)
+        check_what_is_known(world, world.agent({"storage": LocalFileStorage(folder)}, VirtualClock(), []), spoken)
 
 
 class _Cuttable:
