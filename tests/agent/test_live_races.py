@@ -407,14 +407,16 @@ async def test_a_model_that_does_not_stop_and_a_tool_that_does_not_end_are_left_
     agent = BidiAgent(model, clock=clock, tools=[stubborn])
     closed: list[str] = []
     agent.add_hook(lambda event: closed.append("hook"), BidiAgentStopEvent)
-    await agent.start()
-    await clock.sleep(1)
-    with pytest.raises(StopError, match=r"model\.stop\(\) did not end within 30 s.*did not end although"):
-        await agent.stop()
-    assert closed == ["hook"]
-    assert problems(agent.messages) == []
-    release.set()
-    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+    try:
+        await agent.start()
+        await clock.sleep(1)
+        with pytest.raises(StopError, match=r"model\.stop\(\) did not end within 30 s.*did not end although"):
+            await agent.stop()
+        assert closed == ["hook"]
+        assert problems(agent.messages) == []
+    finally:
+        release.set()
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
 
 class Out(BaseException):
