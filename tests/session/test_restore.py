@@ -6,11 +6,10 @@ import logging
 
 import pytest
 
-from antiphon.errors import AgentStartedError, CorruptSnapshotError, SnapshotException, StorageError
+from antiphon.errors import AgentStartedError, CorruptSnapshotError, SnapshotException
 from antiphon.hooks.events import AgentInitializedEvent
 from antiphon.session import SnapshotSessionManager
 from antiphon.storage import InMemoryStorage, LocalFileStorage
-from antiphon.testing import FaultStorage
 from tests.session.agents import KINDS, LiveAgent, QuietModel, TurnAgent, said
 
 FOLDER = "session/talk/scopes/agent/default/snapshots"
@@ -26,24 +25,24 @@ def manager(storage, **more):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_fresh_agent_has_messages_state_and_prompt_back(kind, storage):
+async def test_a_fresh_agent_has_messages_state_and_prompt_back(kind, place):
     prompt = [{"text": "Be brief."}, {"cachePoint": {"type": "default"}}]
-    agent = kind(manager(storage), system_prompt=prompt)
+    agent = kind(place.manager(), system_prompt=prompt)
     await agent.add("one", "two")
     agent.state.set("cart", ["tea", 2])
     await agent.finish()
-    again = kind(manager(storage))
+    again = kind(place.manager())
     assert again.messages == agent.messages
     assert again.state.get() == {"cart": ["tea", 2]}
     assert again.system_prompt_content == prompt
 
 
-async def test_an_agents_own_fields_come_back(storage):
-    agent = TurnAgent(manager(storage))
+async def test_an_agents_own_fields_come_back(place):
+    agent = TurnAgent(place.manager())
     agent.model_state["response_id"] = "r7"
     agent.manager_state = {"removed_message_count": 3}
     await agent.finish()
-    again = TurnAgent(manager(storage))
+    again = TurnAgent(place.manager())
     assert again.model_state == {"response_id": "r7"}
     assert again.manager_state == {"removed_message_count": 3}
 
@@ -54,43 +53,43 @@ async def test_restoring_in_a_running_loop_neither_blocks_for_ever_nor_needs_ano
     assert LiveAgent(manager(storage)).texts() == ["one"]
 
 
-def test_restoring_works_without_any_loop(storage):
-    asyncio.run(LiveAgent(manager(storage)).add("one"))
-    assert LiveAgent(manager(storage)).texts() == ["one"]
+def test_restoring_works_without_any_loop(place):
+    asyncio.run(LiveAgent(place.manager()).add("one"))
+    assert LiveAgent(place.manager()).texts() == ["one"]
 
 
-async def test_a_users_hook_on_the_initialised_event_sees_the_restored_agent(storage):
-    await LiveAgent(manager(storage)).add("one")
+async def test_a_users_hook_on_the_initialised_event_sees_the_restored_agent(place):
+    await LiveAgent(place.manager()).add("one")
     seen = []
 
     class Looks:
         def register_hooks(self, registry, **kwargs):
             registry.add_callback(AgentInitializedEvent, lambda event: seen.extend(event.agent.texts()))
 
-    LiveAgent(manager(storage), hooks=[Looks()])
+    LiveAgent(place.manager(), hooks=[Looks()])
     assert seen == ["one"]
 
 
-async def test_messages_that_the_agent_had_are_overwritten_with_a_warning(storage, caplog):
-    await LiveAgent(manager(storage)).add("one")
-    again = LiveAgent(manager(storage), messages=[said("mine")])
+async def test_messages_that_the_agent_had_are_overwritten_with_a_warning(place, caplog):
+    await LiveAgent(place.manager()).add("one")
+    again = LiveAgent(place.manager(), messages=[said("mine")])
     assert again.texts() == ["one"]
     assert "agent had existing messages that were overwritten by session restore" in caplog.text
 
 
-async def test_nothing_is_overwritten_or_said_when_there_is_no_session(storage, caplog):
-    agent = LiveAgent(manager(storage), messages=[said("mine")])
+async def test_nothing_is_overwritten_or_said_when_there_is_no_session(place, caplog):
+    agent = LiveAgent(place.manager(), messages=[said("mine")])
     assert agent.texts() == ["mine"]
     assert caplog.text == ""
 
 
-async def test_a_model_that_keeps_the_history_gets_none_restored_but_its_state(storage, caplog):
-    agent = TurnAgent(manager(storage), model=QuietModel(stateful=True))
+async def test_a_model_that_keeps_the_history_gets_none_restored_but_its_state(place, caplog):
+    agent = TurnAgent(place.manager(), model=QuietModel(stateful=True))
     await agent.add("one", "two")
     agent.model_state["response_id"] = "r7"
     await agent.finish()
     with caplog.at_level(logging.WARNING):
-        again = TurnAgent(manager(storage), model=QuietModel(stateful=True))
+        again = TurnAgent(place.manager(), model=QuietModel(stateful=True))
     assert again.messages == []
     assert again.model_state == {"response_id": "r7"}
     assert "dropped" in caplog.text
@@ -139,15 +138,14 @@ async def test_a_malformed_field_is_refused_with_key_and_path(storage):
         LiveAgent(manager(storage))
 
 
-def test_a_storage_that_cannot_be_read_ends_the_constructor(storage):
-    broken = FaultStorage(storage)
-    broken.fail(verbs=["read"])
-    with pytest.raises(StorageError):
-        LiveAgent(manager(broken))
+def test_a_place_that_cannot_be_read_ends_the_constructor(place):
+    place.faults.fail(verbs=["read"])
+    with pytest.raises(place.error):
+        LiveAgent(place.manager())
 
 
-async def test_a_started_agent_is_not_restored(storage):
-    keeper = manager(storage)
+async def test_a_started_agent_is_not_restored(place):
+    keeper = place.manager()
     agent = LiveAgent(keeper)
     await agent.add("one")
     checkpoint = await keeper.save_snapshot(agent, is_latest=False)
@@ -159,25 +157,25 @@ async def test_a_started_agent_is_not_restored(storage):
     assert agent.texts() == ["one", "two"]
 
 
-async def test_one_agents_snapshot_loads_into_the_other_kind(storage):
-    await TurnAgent(manager(storage, save_latest_on="message")).add("one")
-    assert LiveAgent(manager(storage)).texts() == ["one"]
+async def test_one_agents_snapshot_loads_into_the_other_kind(place):
+    await TurnAgent(place.manager(save_latest_on="message")).add("one")
+    assert LiveAgent(place.manager()).texts() == ["one"]
 
 
-async def test_two_agents_of_one_manager_do_not_touch_one_another(storage):
-    both = manager(storage)
+async def test_two_agents_of_one_manager_do_not_touch_one_another(place):
+    both = place.manager()
     one, two = LiveAgent(both, agent_id="one"), LiveAgent(both, agent_id="two")
     await asyncio.gather(one.add("mine"), two.add("yours"))
-    again = manager(storage)
+    again = place.manager()
     assert LiveAgent(again, agent_id="one").texts() == ["mine"]
     assert LiveAgent(again, agent_id="two").texts() == ["yours"]
 
 
-async def test_a_manager_holds_no_agent_alive(storage):
+async def test_a_manager_holds_no_agent_alive(place):
     import gc
     import weakref
 
-    both = manager(storage)
+    both = place.manager()
     agent = LiveAgent(both)
     await agent.add("one")
     await agent.finish()

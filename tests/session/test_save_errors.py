@@ -6,18 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from antiphon.errors import SessionSaveError, SnapshotException, StorageError
+from antiphon.errors import SessionSaveError, SnapshotException
 from antiphon.hooks.events import SessionSaveFailedEvent
 from antiphon.results import AgentResult
-from antiphon.session import SnapshotSessionManager
-from antiphon.storage import InMemoryStorage
-from antiphon.testing import FaultStorage, VirtualClock
+from antiphon.testing import VirtualClock
 from tests.session.agents import LiveAgent, TurnAgent, said
-
-
-@pytest.fixture
-def storage():
-    return FaultStorage(InMemoryStorage())
+from tests.session.places import StoragePlace
 
 
 @pytest.fixture
@@ -25,8 +19,8 @@ def clock():
     return VirtualClock()
 
 
-def manager(storage, clock, **more):
-    return SnapshotSessionManager("talk", storage=storage, clock=clock, **more)
+def manager(place, clock, **more):
+    return place.manager(clock=clock, **more)
 
 
 def listen(agent):
@@ -35,49 +29,49 @@ def listen(agent):
     return told
 
 
-def at_rest(storage, kind=LiveAgent):
-    return kind(SnapshotSessionManager("talk", storage=storage.storage)).texts()
+def at_rest(place, kind=LiveAgent):
+    return kind(place.next()).texts()
 
 
-async def test_an_agent_raises_and_the_error_carries_the_result(storage, clock):
-    keeper = manager(storage, clock)
+async def test_an_agent_raises_and_the_error_carries_the_result(place, clock):
+    keeper = manager(place, clock)
     agent = TurnAgent(keeper)
     result = AgentResult("end_turn", said("hello", "assistant"))
     await agent.add("hi")
-    storage.fail(1)
+    place.faults.fail(1)
     with pytest.raises(SessionSaveError, match=r"'talk'.*'default'") as caught:
         await agent.finish(result)
     assert caught.value.result is result
-    assert isinstance(caught.value.__cause__, StorageError)
+    assert isinstance(caught.value.__cause__, place.error)
     assert keeper.health.behind
     assert keeper.health.last_error is caught.value.__cause__
     await agent.finish(result)
-    assert at_rest(storage, TurnAgent) == ["hi"]
+    assert at_rest(place, TurnAgent) == ["hi"]
     assert not keeper.health.behind
     assert keeper.health.saved_at == clock.utc()
 
 
-async def test_what_cannot_be_stored_raises_the_same_way(storage, clock):
-    agent = TurnAgent(manager(storage, clock))
+async def test_what_cannot_be_stored_raises_the_same_way(place, clock):
+    agent = TurnAgent(manager(place, clock))
     agent.messages.append({"role": "user", "content": [{"text": float("nan")}]})
     with pytest.raises(SessionSaveError, match=r"messages\[0\]") as caught:
         await agent.finish()
     assert isinstance(caught.value.__cause__, SnapshotException)
 
 
-async def test_any_error_of_a_storage_is_taken(storage, clock):
-    agent = TurnAgent(manager(storage, clock))
-    storage.fail(1, error=ConnectionResetError("gone"))
+async def test_any_error_of_a_storage_is_taken(place, clock):
+    agent = TurnAgent(manager(place, clock))
+    place.faults.fail(1, error=ConnectionResetError("gone"))
     with pytest.raises(SessionSaveError) as caught:
         await agent.finish()
     assert isinstance(caught.value.__cause__, ConnectionResetError)
 
 
-async def test_a_live_agent_goes_on_and_the_newest_state_is_saved_later(storage, clock):
-    keeper = manager(storage, clock)
+async def test_a_live_agent_goes_on_and_the_newest_state_is_saved_later(place, clock):
+    keeper = manager(place, clock)
     agent = LiveAgent(keeper)
     told = listen(agent)
-    storage.fail(4)
+    place.faults.fail(4)
     await agent.add("one")
     await agent.add("two")
     await agent.call("t1")
@@ -85,71 +79,71 @@ async def test_a_live_agent_goes_on_and_the_newest_state_is_saved_later(storage,
     assert [event.attempt for event in told] == [1]
     await clock.sleep(10)
     assert [event.attempt for event in told] == [1, 2, 3, 4]
-    assert all(isinstance(event.error, StorageError) and event.agent is agent for event in told)
+    assert all(isinstance(event.error, place.error) and event.agent is agent for event in told)
     assert not keeper.health.behind
-    assert at_rest(storage)[:2] == ["one", "two"]
-    assert "t1" in str(LiveAgent(SnapshotSessionManager("talk", storage=storage.storage)).messages)
+    assert at_rest(place)[:2] == ["one", "two"]
+    assert "t1" in str(LiveAgent(place.next()).messages)
 
 
-async def test_the_pauses_grow_and_are_bounded(storage, clock):
-    agent = LiveAgent(manager(storage, clock))
+async def test_the_pauses_grow_and_are_bounded(place, clock):
+    agent = LiveAgent(manager(place, clock))
     moments = []
     agent.hooks.add_callback(SessionSaveFailedEvent, lambda event: moments.append(clock.now()))
-    storage.fail(8)
+    place.faults.fail(8)
     await agent.add("one")
     await clock.sleep(60)
     pauses = [later - earlier for earlier, later in pairwise(moments)]
     assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
-async def test_while_a_save_is_tried_again_messages_wait_for_nothing(storage, clock):
-    agent = LiveAgent(manager(storage, clock))
-    storage.fail(1)
+async def test_while_a_save_is_tried_again_messages_wait_for_nothing(place, clock):
+    agent = LiveAgent(manager(place, clock))
+    place.faults.fail(1)
     await agent.add("one")
-    before = len(storage.operations)
+    before = len(place.faults.operations)
     for _ in range(20):
         await agent.add("more")
         await agent.hear("and")
-    assert len(storage.operations) == before
+    assert len(place.faults.operations) == before
     await agent.finish()
-    assert len(at_rest(storage)) == 41
+    assert len(at_rest(place)) == 41
 
 
-async def test_the_end_of_a_call_tries_again_and_leaves_no_task(storage, clock):
-    keeper = manager(storage, clock)
+async def test_the_end_of_a_call_tries_again_and_leaves_no_task(place, clock):
+    keeper = manager(place, clock)
     agent = LiveAgent(keeper)
-    storage.fail(3)
+    place.faults.fail(3)
     await agent.add("one")
     await agent.finish()
-    assert at_rest(storage) == ["one"]
+    assert at_rest(place) == ["one"]
     assert not keeper.health.behind
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_the_end_of_a_call_gives_up_after_five_seconds_and_raises(storage, clock):
-    keeper = manager(storage, clock)
+async def test_the_end_of_a_call_gives_up_after_five_seconds_and_raises(place, clock):
+    keeper = manager(place, clock)
     agent = LiveAgent(keeper)
     told = listen(agent)
-    storage.fail()
+    place.faults.fail()
     await agent.add("one")
     began = clock.now()
     with pytest.raises(SessionSaveError) as caught:
         await agent.finish()
     assert 3 < clock.now() - began <= 5
     assert caught.value.result is None
-    assert isinstance(caught.value.__cause__, StorageError)
+    assert isinstance(caught.value.__cause__, place.error)
     assert len(told) > 3
     assert keeper.health.behind
     assert len(asyncio.all_tasks()) == 1
-    storage.mend()
+    place.faults.mend()
     await agent.finish()
-    assert at_rest(storage) == ["one"]
+    assert at_rest(place) == ["one"]
 
 
-async def test_a_storage_that_hangs_does_not_hold_up_the_end_of_a_call(storage, clock):
-    agent = LiveAgent(manager(storage, clock))
+async def test_a_storage_that_hangs_does_not_hold_up_the_end_of_a_call(place, clock):
+    agent = LiveAgent(manager(place, clock))
     clock.autojump = False
-    gate = storage.hold()
+    gate = place.faults.hold()
     ending = asyncio.get_running_loop().create_task(agent.finish())
     await gate.reached()
     await clock.advance(5.1, wait_for_threads=False)
@@ -158,9 +152,9 @@ async def test_a_storage_that_hangs_does_not_hold_up_the_end_of_a_call(storage, 
     gate.release()
 
 
-async def test_a_live_agent_may_raise_too(storage, clock):
-    agent = LiveAgent(manager(storage, clock, on_save_error="raise"))
-    storage.fail(3)
+async def test_a_live_agent_may_raise_too(place, clock):
+    agent = LiveAgent(manager(place, clock, on_save_error="raise"))
+    place.faults.fail(3)
     with pytest.raises(SessionSaveError):
         await agent.add("one")
     with pytest.raises(SessionSaveError):
@@ -168,25 +162,25 @@ async def test_a_live_agent_may_raise_too(storage, clock):
     with pytest.raises(SessionSaveError):
         await agent.finish()
     await agent.finish()
-    assert at_rest(storage)[0] == "one"
+    assert at_rest(place)[0] == "one"
 
 
-async def test_an_agent_may_try_again_and_returns_at_once(storage, clock):
-    agent = TurnAgent(manager(storage, clock, on_save_error="retry"))
+async def test_an_agent_may_try_again_and_returns_at_once(place, clock):
+    agent = TurnAgent(manager(place, clock, on_save_error="retry"))
     told = listen(agent)
-    storage.fail(2)
+    place.faults.fail(2)
     await agent.add("one")
     await agent.finish()
     assert len(told) == 1
     await clock.sleep(1)
     assert len(told) == 2
-    assert at_rest(storage, TurnAgent) == ["one"]
+    assert at_rest(place, TurnAgent) == ["one"]
 
 
-def test_a_retry_ends_with_its_loop_and_the_next_save_brings_all_up_to_date(storage):
-    keeper = SnapshotSessionManager("talk", storage=storage, on_save_error="retry")
+def test_a_retry_ends_with_its_loop_and_the_next_save_brings_all_up_to_date(place):
+    keeper = place.manager(on_save_error="retry")
     agent = TurnAgent(keeper)
-    storage.fail(1)
+    place.faults.fail(1)
 
     async def turn(text):
         await agent.add(text)
@@ -196,14 +190,14 @@ def test_a_retry_ends_with_its_loop_and_the_next_save_brings_all_up_to_date(stor
     assert keeper.health.behind
     gc.collect()
     asyncio.run(turn("two"))
-    assert at_rest(storage, TurnAgent) == ["one", "two"]
+    assert at_rest(place, TurnAgent) == ["one", "two"]
 
 
-async def test_a_checkpoint_that_failed_is_made_up_for_once(storage, clock):
+async def test_a_checkpoint_that_failed_is_made_up_for_once(place, clock):
     fires = iter([True, False, False])
-    keeper = manager(storage, clock, snapshot_trigger=lambda *, agent_data, **_: next(fires))
+    keeper = manager(place, clock, snapshot_trigger=lambda *, agent_data, **_: next(fires))
     agent = LiveAgent(keeper)
-    storage.fail(2, key=".json")
+    place.faults.fail(2)
     await agent.restart()
     await clock.sleep(5)
     assert len(await keeper.list_snapshot_ids(agent)) == 1
@@ -212,41 +206,42 @@ async def test_a_checkpoint_that_failed_is_made_up_for_once(storage, clock):
     assert len(await keeper.list_snapshot_ids(agent)) == 1
 
 
-async def test_a_checkpoint_that_was_written_is_not_written_again_when_latest_fails(storage, clock):
+async def test_a_checkpoint_that_was_written_is_not_written_again_when_latest_fails(clock):
+    place = StoragePlace()
     fires = iter([True, False])
-    keeper = manager(storage, clock, snapshot_trigger=lambda *, agent_data, **_: next(fires))
+    keeper = manager(place, clock, snapshot_trigger=lambda *, agent_data, **_: next(fires))
     agent = LiveAgent(keeper)
-    storage.fail(1, key="latest.json")
+    place.faults.fail(1, key="latest.json")
     await agent.restart()
     await agent.finish()
     assert len(await keeper.list_snapshot_ids(agent)) == 1
 
 
-async def test_a_listener_that_raises_does_not_end_the_retries(storage, clock, caplog):
-    agent = LiveAgent(manager(storage, clock))
+async def test_a_listener_that_raises_does_not_end_the_retries(place, clock, caplog):
+    agent = LiveAgent(manager(place, clock))
 
     def listener(event: SessionSaveFailedEvent) -> None:
         raise ValueError("cannot stand it")
 
     agent.add_hook(listener)
-    storage.fail(2)
+    place.faults.fail(2)
     await agent.add("one")
     await clock.sleep(5)
-    assert at_rest(storage) == ["one"]
+    assert at_rest(place) == ["one"]
     assert "cannot stand it" in caplog.text
 
 
-async def test_an_explicit_save_raises_the_storages_own_error(storage, clock):
-    keeper = manager(storage, clock)
+async def test_an_explicit_save_raises_the_storages_own_error(place, clock):
+    keeper = manager(place, clock)
     agent = LiveAgent(keeper)
-    storage.fail(4)
-    with pytest.raises(StorageError):
+    place.faults.fail(4)
+    with pytest.raises(place.error):
         await keeper.save_snapshot(agent, is_latest=True)
-    with pytest.raises(StorageError):
+    with pytest.raises(place.error):
         await keeper.save_snapshot(agent, is_latest=False)
-    with pytest.raises(StorageError):
+    with pytest.raises(place.error):
         keeper.sync_agent(agent)
-    with pytest.raises(StorageError):
+    with pytest.raises(place.error):
         await keeper.sync_agent_async(agent)
     assert keeper.health.behind
     keeper.sync_agent(agent)
@@ -254,18 +249,18 @@ async def test_an_explicit_save_raises_the_storages_own_error(storage, clock):
     assert await keeper.list_snapshot_ids(agent) == []
 
 
-async def test_a_save_reported_as_failed_although_it_was_done_does_no_harm(storage, clock):
-    agent = LiveAgent(manager(storage, clock))
-    storage.fail(2, when="after")
+async def test_a_save_reported_as_failed_although_it_was_done_does_no_harm(place, clock):
+    agent = LiveAgent(manager(place, clock))
+    place.faults.fail(2, when="after")
     await agent.add("one")
     await agent.add("two")
     await clock.sleep(5)
     await agent.finish()
-    assert at_rest(storage) == ["one", "two"]
+    assert at_rest(place) == ["one", "two"]
 
 
-async def test_health_begins_with_nothing(storage, clock):
-    health = manager(storage, clock).health
+async def test_health_begins_with_nothing(place, clock):
+    health = manager(place, clock).health
     assert (health.saved_at, health.behind, health.last_error) == (None, False, None)
     with pytest.raises(AttributeError):
         health.behind = True
