@@ -1,12 +1,14 @@
 """Where sessions may lie: a storage or a session store, each in memory and behind faults."""
 
+import copy
 import json
+from dataclasses import replace
 from typing import Any
 
-from antiphon.errors import SessionStoreError, StorageError
+from antiphon.errors import SessionConflictError, SessionStoreError, StorageError
 from antiphon.session import SessionTree, SnapshotSessionManager, read_tree
 from antiphon.storage import InMemoryStorage
-from antiphon.store import InMemorySessionStore
+from antiphon.store import ANY_TIP, InMemorySessionStore, SessionSnapshot
 from antiphon.testing import FaultStorage, FaultStore
 
 
@@ -75,7 +77,36 @@ class StorePlace(StoragePlace):
 
     def everything(self) -> bytes:
         # Not an export: what no row holds any more must be gone, too.
-        return repr(self.inner._core.backend._tenants).encode()
+        sessions = [
+            session for tenant in self.inner._core.backend._tenants.values() for session in tenant._sessions.values()
+        ]
+        return repr(sessions).encode()
 
 
 PLACES = [StoragePlace, StorePlace]
+
+
+class PlainStore:
+    """A store of a user's own: the three operations that every store has, and no more. It keeps plain lists."""
+
+    def __init__(self):
+        self.rows: dict[str, SessionSnapshot] = {}
+
+    async def get_snapshot(self, snapshot_id, /):
+        return copy.deepcopy(self.rows.get(snapshot_id))
+
+    async def get_latest_snapshot(self, session_id, /, *, agent_id=None):
+        rows = [row for row in self.rows.values() if row.session_id == session_id and agent_id in {None, row.agent_id}]
+        return copy.deepcopy(max(rows, key=lambda row: (row.created_at, row.snapshot_id), default=None))
+
+    async def save_snapshot(self, snapshot_id, fn, /, *, expected_tip=ANY_TIP):
+        row = fn(await self.get_snapshot(snapshot_id))
+        if row is None:
+            return None
+        tip = await self.get_latest_snapshot(row.session_id, agent_id=row.agent_id)
+        found = tip and tip.snapshot_id
+        if expected_tip is not ANY_TIP and expected_tip != found:
+            raise SessionConflictError(row.session_id, expected_tip, found)
+        snapshot = replace(row.snapshot, data={**row.snapshot.data, "messages": list(row.snapshot.data["messages"])})
+        self.rows[snapshot_id] = copy.deepcopy(replace(row, snapshot_id=snapshot_id, snapshot=snapshot))
+        return await self.get_snapshot(snapshot_id)

@@ -5,17 +5,14 @@ import json
 
 import pytest
 
-from antiphon.errors import StorageError
-from antiphon.session import SnapshotSessionManager, read_tree
-from antiphon.storage import InMemoryStorage, LocalFileStorage
+from antiphon.errors import NotSupportedError, SessionStoreError, StorageError
+from antiphon.session import SnapshotSessionManager
+from antiphon.storage import InMemoryStorage
 from antiphon.testing import FaultStorage
 from tests.session.agents import KINDS, LiveAgent, TurnAgent, said
+from tests.session.places import PlainStore, StorePlace
 
 SECRET = "my card is 4242 4242"
-
-
-def everything(folder):
-    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 async def redact(manager, agent, how, text="[redacted]"):
@@ -29,8 +26,8 @@ async def redact(manager, agent, how, text="[redacted]"):
 @pytest.mark.parametrize("how", ["sync", "async"])
 @pytest.mark.parametrize("policy", ["message", "invocation", "trigger"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_old_text_is_in_no_file_afterwards(kind, policy, how, tmp_path):
-    manager = SnapshotSessionManager("talk", storage=LocalFileStorage(tmp_path), save_latest_on=policy)
+async def test_the_old_text_is_nowhere_at_rest_afterwards(kind, policy, how, place):
+    manager = place.manager(save_latest_on=policy)
     agent = kind(manager)
     await agent.add("hello", "hi")
     early = await manager.save_snapshot(agent, is_latest=False)
@@ -38,10 +35,10 @@ async def test_the_old_text_is_in_no_file_afterwards(kind, policy, how, tmp_path
     ids = [await manager.save_snapshot(agent, is_latest=False) for _ in range(3)]
     await manager.save_snapshot(agent, is_latest=True)
     await agent.hear("and the")
-    assert SECRET.encode() in everything(tmp_path)
+    assert SECRET.encode() in place.everything()
     await redact(manager, agent, how)
-    assert SECRET.encode() not in everything(tmp_path)
-    again = kind(SnapshotSessionManager("talk", storage=LocalFileStorage(tmp_path), save_latest_on=policy))
+    assert SECRET.encode() not in place.everything()
+    again = kind(place.manager(save_latest_on=policy))
     assert again.texts()[:3] == ["hello", "hi", "[redacted]"]
     for snapshot_id in ids:
         await manager.restore_snapshot(agent, snapshot_id=snapshot_id)
@@ -50,29 +47,29 @@ async def test_the_old_text_is_in_no_file_afterwards(kind, policy, how, tmp_path
     assert agent.texts() == ["hello", "hi"]
 
 
-async def test_a_redaction_in_place_is_found_too(tmp_path):
-    manager = SnapshotSessionManager("talk", storage=LocalFileStorage(tmp_path))
+async def test_a_redaction_in_place_is_found_too(place):
+    manager = place.manager()
     agent = TurnAgent(manager, messages=[said(SECRET)])  # nobody was told of this message
     await manager.save_snapshot(agent, is_latest=False)
     agent.messages[-1]["content"] = [{"text": "[redacted]"}]
     manager.redact_latest_message(agent.messages[-1], agent)
-    assert SECRET.encode() not in everything(tmp_path)
+    assert SECRET.encode() not in place.everything()
 
 
-async def test_a_message_of_an_earlier_process_is_found(tmp_path):
-    first = SnapshotSessionManager("talk", storage=LocalFileStorage(tmp_path))
+async def test_a_message_of_an_earlier_process_is_found(place):
+    first = place.manager()
     agent = TurnAgent(first)
     await agent.add("hello", "hi", SECRET)
     await first.save_snapshot(agent, is_latest=False)
     await agent.finish()
-    second = SnapshotSessionManager("talk", storage=LocalFileStorage(tmp_path))
+    second = place.manager()
     again = TurnAgent(second)
     await redact(second, again, "sync")
-    assert SECRET.encode() not in everything(tmp_path)
+    assert SECRET.encode() not in place.everything()
 
 
-async def test_every_version_of_a_tracked_message_is_redacted(tmp_path):
-    manager = SnapshotSessionManager("talk", storage=LocalFileStorage(tmp_path))
+async def test_every_version_of_a_tracked_message_is_redacted(place):
+    manager = place.manager()
     agent = LiveAgent(manager)
     for text in ("my card", "my card is 4242", SECRET):
         message = said(text, tracking_id="m1", metadata={"generated_text": text})
@@ -83,45 +80,43 @@ async def test_every_version_of_a_tracked_message_is_redacted(tmp_path):
         await manager.save_snapshot(agent, is_latest=False)
     agent.messages[-1] = said("[redacted]", tracking_id="m1")
     await manager.redact_latest_message_async(agent.messages[-1], agent)
-    assert b"card" not in everything(tmp_path)
+    assert b"card" not in place.everything()
 
 
-async def test_the_journal_is_redacted(tmp_path):
-    manager = SnapshotSessionManager("talk", storage=LocalFileStorage(tmp_path), save_latest_on="message")
+async def test_the_journal_is_redacted(place):
+    manager = place.manager(save_latest_on="message")
     agent = LiveAgent(manager)
     await agent.hear(SECRET)
     await agent.settle(tell=False)
     await redact(manager, agent, "async")
-    assert SECRET.encode() not in everything(tmp_path)
+    assert SECRET.encode() not in place.everything()
 
 
-async def test_other_messages_stay_as_they_are(tmp_path):
-    storage = LocalFileStorage(tmp_path)
-    manager = SnapshotSessionManager("talk", storage=storage)
+async def test_other_messages_stay_as_they_are(place):
+    manager = place.manager()
     agent = LiveAgent(manager)
     await agent.add("one", "two")
     await manager.save_snapshot(agent, is_latest=False)
     agent.messages.append(said("three"))  # not saved yet: there is nothing to be found
     await redact(manager, agent, "sync")
-    (node,) = (await read_tree(storage, "talk")).nodes
+    (node,) = (await place.tree()).nodes
     assert (node.message_count, node.last_words) == (2, "two")
-    assert (await read_tree(storage, "talk")).latest.last_words == "[redacted]"
+    assert (await place.tree()).latest.last_words == "[redacted]"
 
 
-async def test_without_anything_to_redact_latest_is_saved_all_the_same(tmp_path):
-    manager = SnapshotSessionManager("talk", storage=LocalFileStorage(tmp_path), save_latest_on="trigger")
+async def test_without_anything_to_redact_latest_is_saved_all_the_same(place):
+    manager = place.manager(save_latest_on="trigger")
     agent = TurnAgent(manager)
     await agent.add("one")
     manager.redact_latest_message(agent.messages[-1], agent)
-    assert TurnAgent(SnapshotSessionManager("talk", storage=LocalFileStorage(tmp_path))).texts() == ["one"]
+    assert TurnAgent(place.manager()).texts() == ["one"]
 
 
-async def test_a_checkpoint_that_is_on_its_way_is_redacted_before_it_is_written():
-    storage = FaultStorage(InMemoryStorage())
-    manager = SnapshotSessionManager("talk", storage=storage, save_latest_on="trigger")
+async def test_a_checkpoint_that_is_on_its_way_is_redacted_before_it_is_written(place):
+    manager = place.manager(save_latest_on="trigger")
     agent = TurnAgent(manager)
     await agent.add(SECRET)
-    gate = storage.hold(key="latest.json")
+    gate = place.faults.hold()
     blocker = asyncio.get_running_loop().create_task(manager.save_snapshot(agent, is_latest=True))
     await gate.reached()
     late = asyncio.get_running_loop().create_task(manager.save_snapshot(agent, is_latest=False))
@@ -131,7 +126,7 @@ async def test_a_checkpoint_that_is_on_its_way_is_redacted_before_it_is_written(
     await asyncio.sleep(0)
     gate.release()
     await asyncio.gather(blocker, late, redacting)
-    assert all(SECRET.encode() not in storage.storage.sync.read(key) for key in storage.storage.sync.list())
+    assert SECRET.encode() not in place.everything()
 
 
 async def test_a_redaction_that_failed_half_way_is_ended_by_the_next_call():
@@ -148,6 +143,44 @@ async def test_a_redaction_that_failed_half_way_is_ended_by_the_next_call():
     manager.redact_latest_message(agent.messages[-1], agent)
     assert storage.changes > before
     assert all(SECRET.encode() not in storage.storage.sync.read(key) for key in storage.storage.sync.list())
+
+
+async def test_a_redaction_that_a_store_did_not_carry_out_is_ended_by_the_next_call():
+    place = StorePlace()
+    manager = place.manager()
+    agent = TurnAgent(manager)
+    await agent.add(SECRET)
+    await manager.save_snapshot(agent, is_latest=False)
+    agent.messages[-1] = said("[redacted]")
+    place.faults.fail(1, key="talk")  # `redact` is asked of a session, not of a row
+    with pytest.raises(SessionStoreError):
+        manager.redact_latest_message(agent.messages[-1], agent)
+    assert SECRET.encode() in place.everything()
+    manager.redact_latest_message(agent.messages[-1], agent)
+    assert SECRET.encode() not in place.everything()
+
+
+async def test_a_redaction_in_a_store_reaches_the_other_agents_of_the_session_and_what_they_save_later():
+    place = StorePlace()
+    manager = place.manager(save_latest_on="message")
+    one, two = TurnAgent(manager, agent_id="one"), TurnAgent(manager, agent_id="two")
+    for agent in (one, two):
+        await agent.add("hello", "hi", SECRET)
+    await redact(manager, one, "async")
+    assert SECRET.encode() not in place.everything()
+    await two.add("and more")  # it still knows the words
+    assert SECRET.encode() not in place.everything()
+    assert TurnAgent(place.next(), agent_id="two").texts() == ["hello", "hi", "[redacted]", "and more"]
+
+
+async def test_a_store_that_cannot_redact_says_so():
+    store = PlainStore()
+    manager = SnapshotSessionManager("talk", store=store)
+    agent = TurnAgent(manager)
+    await agent.add(SECRET)
+    agent.messages[-1] = said("[redacted]")
+    with pytest.raises(NotSupportedError, match="PlainStore cannot redact"):
+        await manager.redact_latest_message_async(agent.messages[-1], agent)
 
 
 async def test_lineage_and_state_of_a_redacted_checkpoint_stay():
