@@ -122,7 +122,7 @@ def _spoken(speech: Speech, part: Part, ms: float | None) -> Message | None:
     heard = made if ms is None else clean(speech.heard(part, ms)).strip()
     if not heard:
         return None
-    metadata: MessageMetadata = {"kind": "speech", "response_id": speech.response_id}
+    metadata: MessageMetadata = {"kind": "speech", "response_id": clean(speech.response_id)}
     if heard != made or (speech.cut and not speech.audio_ms):
         metadata |= {"interrupted": True, "generated_text": made}
         if ms is not None:

@@ -77,19 +77,34 @@ def test_what_fits_no_tool_is_not(sentence):
     assert not grammar().accepts(sentence)
 
 
-def sentences(phrase: Phrase) -> st.SearchStrategy[str]:
-    """The sentences of a phrase."""
-    parts: list[st.SearchStrategy[str]] = []
+Said = tuple[tuple[str, str], ...]
+"""Words, each with the name of the choice it comes from."""
+
+
+def sayings(phrase: Phrase) -> st.SearchStrategy[Said]:
+    """What can be said of a phrase."""
+    parts: list[st.SearchStrategy[Said]] = []
     for part in phrase:
         match part:
-            case Choice(_, options):
-                parts.append(st.sampled_from(options))
+            case Choice(name, options):
+                parts.append(st.sampled_from(options).map(lambda word, name=name: ((name, word),)))
             case Optional(words):
-                inner = st.just(words) if isinstance(words, str) else sentences(words)
-                parts.append(st.one_of(st.just(""), inner))
+                inner = st.just((("", words),)) if isinstance(words, str) else sayings(words)
+                parts.append(st.one_of(st.just(()), inner))
             case _:
-                parts.append(st.just(part))
-    return st.tuples(*parts).map(lambda words: " ".join(word for word in words if word))
+                parts.append(st.just((("", part),)))
+    return st.tuples(*parts).map(lambda said: tuple(word for words in said for word in words))
+
+
+def sentences(phrase: Phrase, tool: ToolSpec) -> st.SearchStrategy[str]:
+    """The sentences of a phrase that say each parameter once: a grammar cannot forbid to say two hours."""
+    parameters = set(tool["inputSchema"]["json"]["properties"])
+
+    def says_once(said: Said) -> bool:
+        names = [name for name, _ in said if name in parameters]
+        return len(names) == len(set(names))
+
+    return sayings(phrase).filter(says_once).map(lambda said: " ".join(word for _, word in said))
 
 
 def of_tool(tool: ToolSpec) -> list[Phrase]:
@@ -107,7 +122,7 @@ def _is_answer(phrase: Phrase, required: set[str]) -> bool:
 @given(st.data())
 def test_each_sentence_of_a_tools_phrases_is_taken_for_that_tool(data):
     tool = data.draw(st.sampled_from(TOOLS))
-    sentence = data.draw(sentences(data.draw(st.sampled_from(of_tool(tool)))))
+    sentence = data.draw(sentences(data.draw(st.sampled_from(of_tool(tool))), tool))
     decision = decide([{"role": "user", "content": [{"text": sentence}]}], [tool])
     assert all(name == tool["name"] for name, _ in decision.calls)
     assert decision.calls or (decision.ask and decision.ask.tool.name == tool["name"])
