@@ -458,3 +458,35 @@ def test_a_driver_s_error_keeps_its_number(folder):
     assert caught.value.__cause__.errno == errno.EIO
     assert store.sync.get_snapshot("r") is None, "what could not be made durable is taken back"
     store.close()
+
+
+def test_who_has_read_a_commit_that_was_taken_back_sees_what_stands_in_its_place(folder):
+    reader = FileSessionStore(folder)
+    seen: list[str | None] = []
+
+    class Failing(FileSystem):
+        fails = False
+
+        def sync_data(self, fd: int) -> None:
+            if self.fails:
+                tip = reader.sync.get_latest_snapshot("s")
+                seen.append(tip and tip.owner)
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().sync_data(fd)
+
+    disk = Failing()
+    store = FileSessionStore(folder, filesystem=disk)
+    store.sync.save_snapshot("r0", lambda _: row(0, owner="first"))
+    for attempt in ("aaaa", "bbbb"):
+        disk.fails = True
+        with pytest.raises(SessionStoreError):
+            store.sync.save_snapshot("r1", lambda _, owner=attempt: row(1, owner=owner))
+        disk.fails = False
+        assert reader.sync.get_latest_snapshot("s").owner == "first"
+    store.sync.save_snapshot("r1", lambda _: row(1, owner="cccc"))
+    store.sync.save_snapshot("r2", lambda _: row(2, owner="dddd"))
+    assert seen == ["aaaa", "bbbb"]
+    owners = [info.owner for info in reader.sync.list_snapshots("s").snapshots]
+    assert owners == ["dddd", "cccc", "first"]
+    store.close()
+    reader.close()
