@@ -2,129 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.content import Message, text_of
-from antiphon.conversation.history import (
-    INAUDIBLE,
-    TRANSCRIPT_WAIT_S,
-    Commit,
-    Conversation,
-    Effect,
-    Emit,
-    Replace,
-    Truncate,
-)
+from antiphon.content import text_of
+from antiphon.conversation.history import INAUDIBLE, TRANSCRIPT_WAIT_S, Conversation, Truncate
 from antiphon.conversation.repair import problems
 from antiphon.events import (
     BidiReasoningDeltaEvent,
     BidiReasoningStartEvent,
     BidiReasoningStopEvent,
-    BidiResponseStartEvent,
-    BidiResponseStopEvent,
     BidiTextDeltaEvent,
     BidiTextStartEvent,
     BidiTextStopEvent,
     BidiTranscriptDeltaEvent,
     BidiTranscriptStartEvent,
     BidiTranscriptStopEvent,
-    Word,
 )
-
-
-@dataclass
-class Talk:
-    """A conversation, and the history its effects make."""
-
-    conversation: Conversation = field(default_factory=Conversation)
-    messages: list[Message] = field(default_factory=list)
-    truncated: list[Truncate] = field(default_factory=list)
-    emitted: list[str] = field(default_factory=list)
-    now: float = 0.0
-
-    def do(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Commit(messages):
-                    self.messages += messages
-                case Replace(old, new):
-                    index = next(i for i, message in enumerate(self.messages) if message is old)
-                    self.messages[index] = new
-                case Truncate():
-                    self.truncated.append(effect)
-                case Emit(event):
-                    self.emitted.append(event.type)
-
-    def event(self, event) -> None:
-        self.do(self.conversation.apply(event, self.now))
-
-    def hear(self, text: str, content_id: str = "u") -> None:
-        self.hearing(content_id)
-        self.heard(text, content_id)
-
-    def hearing(self, content_id: str = "u") -> None:
-        self.event(BidiTranscriptStartEvent(role="user", content_id=content_id))
-
-    def heard(self, text: str, content_id: str = "u") -> None:
-        if text:
-            self.event(BidiTranscriptDeltaEvent(delta=text, role="user", content_id=content_id))
-        self.event(BidiTranscriptStopEvent(role="user", content_id=content_id))
-
-    def type(self, text: str) -> None:
-        self.do(self.conversation.said([{"role": "user", "content": [{"text": text}]}], self.now))
-
-    def begin(self, response_id: str) -> None:
-        self.event(BidiResponseStartEvent(response_id=response_id))
-
-    def say(self, response_id: str, text: str, *, word_ms: int = 500, deliver: bool = True, stop: bool = True) -> None:
-        """A response whose sound comes at once."""
-        self.begin(response_id)
-        self.event(BidiTranscriptStartEvent(content_id=response_id))
-        for index, word in enumerate(text.split()):
-            timed = Word(word, start_ms=index * word_ms, end_ms=(index + 1) * word_ms)
-            delta = word if index == 0 else f" {word}"
-            self.event(BidiTranscriptDeltaEvent(delta=delta, content_id=response_id, words=(timed,)))
-            self.sound(response_id, word_ms, deliver=deliver)
-        if stop:
-            self.event(BidiTranscriptStopEvent(content_id=response_id))
-            self.end(response_id)
-
-    def sound(self, response_id: str, ms: float, *, deliver: bool = True) -> None:
-        speech = self.conversation.speech(response_id, self.now)
-        speech.audio_ms += ms
-        if deliver:
-            speech.deliver(ms, self.now)
-
-    def end(self, response_id: str) -> None:
-        self.event(BidiResponseStopEvent(response_id=response_id))
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass, ringing whenever the conversation asked to be woken."""
-        until = self.now + seconds
-        while (due := self.conversation.due(self.now)) is not None and due <= until:
-            self.now = max(self.now, due)
-            self.do(self.conversation.tick(self.now))
-        self.now = until
-        self.do(self.conversation.tick(self.now))
-
-    def cut(self) -> list[str]:
-        effects, ids = self.conversation.cut(self.now)
-        self.do(effects)
-        return ids
-
-    def played(self, response_id: str, ms: float) -> None:
-        self.do(self.conversation.played(response_id, ms, self.now))
-
-    def close(self) -> None:
-        self.do(self.conversation.close(self.now))
-
-    @property
-    def texts(self) -> list[str]:
-        return [f"{message['role'][0]}: {text_of(message)}" for message in self.messages]
+from tests.conversation.talk import Talk
 
 
 @pytest.fixture
@@ -342,7 +238,7 @@ def test_written_text_enters_when_it_ends_and_reasoning_stays_apart(talk):
     talk.event(BidiReasoningStopEvent(content_id="t"))
     assert talk.messages[0]["content"] == [{"reasoningContent": {"reasoningText": {"text": "hm"}}}]
     assert talk.texts[1] == "a: A note"
-    assert talk.emitted == ["bidi_text_block", "bidi_reasoning_block"]
+    assert [event.type for event in talk.emitted] == ["bidi_text_block", "bidi_reasoning_block"]
 
 
 def test_written_text_that_is_cut_keeps_what_arrived(talk):

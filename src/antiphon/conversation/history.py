@@ -411,7 +411,8 @@ class Conversation:
 
     def _open_part(self, content_id: str, now: float) -> Part:
         self._responses.renew(content_id)
-        speech = self.speech("", now)
+        late = self._responses.wordless() if self._listening.answered and self._responses.current is None else None
+        speech = late or self.speech("", now)
         part = Part(content_id, speech.audio_ms)
         speech.parts.append(part)
         self._lines.append(Line("spoken", content_id, speech, part))

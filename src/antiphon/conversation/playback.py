@@ -31,7 +31,7 @@ class Loudspeaker:
 
     def move(self, playback: Playback, now: float) -> None:
         """A response ends earlier or later than it seemed: those behind it follow."""
-        if playback in self._queue:
+        if playback in self._queue and playback is not self._queue[-1]:
             end = playback.until
             for other in self._queue[self._queue.index(playback) + 1 :]:
                 other.follow(end, now)
@@ -81,8 +81,10 @@ class Playback:
         if self._handed_at is None:
             self._handed_at = now
             self._turn_at = self._loudspeaker.add(self, now)
-        elif self.until < now:
-            self._turn_at, self._turn_ms = now, self._given_ms
+        else:  # `until`, without the calls: this is done for each piece of sound
+            given_ms = self.delivered_ms - self._lost_ms
+            if self._turn_at + (given_ms - self._turn_ms) / 1000 < now:
+                self._turn_at, self._turn_ms = now, given_ms
         self.delivered_ms += ms
         self.progress_at = now
 
@@ -165,8 +167,6 @@ class Playback:
         if self.reported_ms is not None:
             at = self._covers_at(ms)
             return self.stalls_at if at is None else min(self.stalls_at, at + REPORT_GAP_S)
-        if self._handed_at is None:
-            return self.stalls_at
         if self.delivered_ms < ms - EPSILON_MS:
             return now  # nobody says when the rest is handed out
         to_play = ms if self.gap_ms is None or ms <= self.gap_ms else ms - self._lost_ms

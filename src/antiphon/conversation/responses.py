@@ -110,6 +110,11 @@ class Responses:
         last = next(reversed(self._known.values()), None)
         return last.open_part("") if last is not None and answered and not last.cut else None
 
+    def wordless(self) -> Speech | None:
+        """The last response, if it is over and was sound only: a transcript that begins now is most likely its own."""
+        last = next(reversed(self._known.values()), None)
+        return last if last is not None and last.complete and last.audio_ms and not last.parts else None
+
     def renew(self, content_id: str) -> None:
         """A transcript begins: another one with its id, if there was one, is complete."""
         for speech in self._known.values():
