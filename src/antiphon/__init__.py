@@ -6,10 +6,12 @@ if TYPE_CHECKING:
     from antiphon.agent.live import BidiAgent
     from antiphon.agent.managers import NullConversationManager, SlidingWindowConversationManager
     from antiphon.agent.turns import Agent
+    from antiphon.artifacts import Artifact
     from antiphon.errors import AntiphonError, SnapshotException
     from antiphon.interrupts import Interrupt
     from antiphon.local_agent import LocalAgent
     from antiphon.results import AgentResult
+    from antiphon.runner.runner import Runner
     from antiphon.session.base import SessionManager
     from antiphon.session.snapshots import SnapshotSessionManager
     from antiphon.snapshot.envelope import Snapshot
@@ -22,10 +24,12 @@ else:
         "AgentResult": "antiphon.results",
         "AgentState": "antiphon.state",
         "AntiphonError": "antiphon.errors",
+        "Artifact": "antiphon.artifacts",
         "BidiAgent": "antiphon.agent.live",
         "Interrupt": "antiphon.interrupts",
         "LocalAgent": "antiphon.local_agent",
         "NullConversationManager": "antiphon.agent.managers",
+        "Runner": "antiphon.runner.runner",
         "SessionManager": "antiphon.session.base",
         "SlidingWindowConversationManager": "antiphon.agent.managers",
         "Snapshot": "antiphon.snapshot.envelope",
@@ -48,10 +52,12 @@ __all__ = [
     "AgentResult",
     "AgentState",
     "AntiphonError",
+    "Artifact",
     "BidiAgent",
     "Interrupt",
     "LocalAgent",
     "NullConversationManager",
+    "Runner",
     "SessionManager",
     "SlidingWindowConversationManager",
     "Snapshot",

@@ -10,6 +10,9 @@ caller may expect one::
     │   ├── HookRegistrationError                a callback that cannot be registered
     │   ├── DuplicateToolError                   two tools under one name
     │   ├── ToolLoadError                        a tool that cannot be found or described
+    │   ├── StateValidationError                 a session's state that does not fit its type
+    │   ├── StateSignatureError                  a client's state that this server did not give out
+    │   ├── ResumeInputError                     an answer to a call that does not wait for it
     │   └── AudioFormatError                     sound that cannot be used or converted
     ├── InvalidTypeError (TypeError)             what was handed in has the wrong type
     ├── ToolNotFoundError (AttributeError)       a direct call of a tool nobody registered
@@ -28,6 +31,9 @@ caller may expect one::
     │   ├── IdempotencyKeyError                  the key belongs to another row
     │   ├── SnapshotExistsError                  the id is taken, where a new one is needed
     │   ├── LeaseLostError                       a lease that was not renewed in time
+    │   ├── NotResumableError                    a row that no turn can go on from
+    │   ├── QueueFullError                       too many runs wait for one session
+    │   ├── QueueTimeoutError (TimeoutError)     a run waited too long for its session
     │   ├── SessionRowError (ValueError)         a row, tenant or query that no store takes
     │   ├── CorruptStoreError                    stored bytes are missing or damaged
     │   └── StoreSchemaError                     a place that this version cannot use
@@ -35,6 +41,8 @@ caller may expect one::
     │   ├── AgentStartedError                    already started
     │   ├── AgentNotStartedError                 not started
     │   └── ConcurrencyException                 another invocation is under way
+    ├── StateManagementError                     who keeps the session: the server, or the client
+    ├── StateTransformError                      what was to leave the server could not be shaped
     ├── InterruptError (KeyError)                an answer to a question nobody asked
     ├── NotSupportedError (NotImplementedError)  this kind of agent or model does not do that
     ├── MissingExtraError (ImportError)          an optional package is not installed
@@ -130,6 +138,40 @@ class ToolLoadError(InvalidInputError):
     """A tool could not be found, imported or described."""
 
     remedy = "Give a decorated function, a tool object, a module, `package.module:function` or a path to a `.py` file."
+
+
+class StateValidationError(InvalidInputError):
+    """A session's state does not fit its type.
+
+    Attributes:
+        path: Where, such as `state.cart[2].price`.
+    """
+
+    remedy = "Mend the value at the path; for states that older versions wrote, register a migration (`StateType`)."
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path} {why}")
+        self.path = path
+
+
+class StateSignatureError(InvalidInputError):
+    """A client handed in a state that this server did not give out, or that was changed since."""
+
+    remedy = "Send back `output.state` as it was given, whole and unchanged."
+
+
+class ResumeInputError(InvalidInputError):
+    """An answer to a tool call that is not waiting, or a call that was changed on its way.
+
+    Attributes:
+        tool_use_id: The call that was named.
+    """
+
+    remedy = "Answer the calls of the latest model message, with the ids and inputs that it has."
+
+    def __init__(self, tool_use_id: str, why: str) -> None:
+        super().__init__(f"tool call {tool_use_id!r} {why}")
+        self.tool_use_id = tool_use_id
 
 
 class AudioFormatError(InvalidInputError):
@@ -323,6 +365,37 @@ class LeaseLostError(SessionStoreError):
         self.session_id, self.owner = session_id, owner
 
 
+class NotResumableError(SessionStoreError):
+    """No turn can go on from this row.
+
+    Attributes:
+        snapshot_id: The row.
+        row_status: Its status.
+        resume_from: The row to go on from instead; None when there is none.
+    """
+
+    status: ClassVar[Status] = "FAILED_PRECONDITION"
+    remedy = "The message says what to do: wait, abort it, adopt it, or resume from the row that it names."
+
+    def __init__(self, snapshot_id: str, row_status: str, remedy: str, resume_from: str | None = None) -> None:
+        super().__init__(f"snapshot {snapshot_id!r} is {row_status}: {remedy}")
+        self.snapshot_id, self.row_status, self.resume_from = snapshot_id, row_status, resume_from
+
+
+class QueueFullError(SessionStoreError):
+    """As many runs as may wait for one session wait already. Nothing was done."""
+
+    status: ClassVar[Status] = "RESOURCE_EXHAUSTED"
+    remedy = "Try again later, or raise `queue_limit`."
+
+
+class QueueTimeoutError(SessionStoreError, TimeoutError):
+    """A run waited for its session for as long as it may. Nothing was done."""
+
+    status: ClassVar[Status] = "DEADLINE_EXCEEDED"
+    remedy = "Try again later, or raise `queue_timeout`."
+
+
 class SessionRowError(SessionStoreError, ValueError):
     """A row, a tenant's name or a query that no store takes. Nothing was written."""
 
@@ -368,6 +441,19 @@ class ConcurrencyException(AgentStateError):
 
     status: ClassVar[Status] = "ABORTED"
     remedy = "Wait for it, cancel it, or use one agent per conversation."
+
+
+class StateManagementError(AntiphonError):
+    """What was asked needs sessions that the server keeps, or such that the client keeps, and it is the other way."""
+
+    status: ClassVar[Status] = "FAILED_PRECONDITION"
+    remedy = "With a store, send `session_id` or `snapshot_id`; without one, send back `state`."
+
+
+class StateTransformError(AntiphonError):
+    """`state_transform` failed, so that nothing left the server. What it raised is chained."""
+
+    remedy = "Mend the transform; the session itself is saved."
 
 
 class InterruptError(AntiphonError, KeyError):

@@ -23,6 +23,7 @@ from antiphon.snapshot.fields import AgentKind, SnapshotField, SnapshotPreset
 from antiphon.state import AgentState
 from antiphon.storage.base import Storage
 from antiphon.tools.registry import ToolRegistry
+from antiphon.turn import Turn
 
 SharedEventT = TypeVar("SharedEventT", bound="EventFor[LocalAgent]")
 
@@ -43,6 +44,7 @@ class LocalAgent(Protocol):
         state: Application state, saved with the session.
         hooks: The callbacks.
         tool_registry: The tools, by name.
+        turn: Where the present turn stands in its session, when a `Runner` runs the agent.
     """
 
     kind: ClassVar[AgentKind]
@@ -53,6 +55,7 @@ class LocalAgent(Protocol):
     state: AgentState
     hooks: HookRegistry
     tool_registry: ToolRegistry
+    turn: Turn | None
 
     @property
     def model(self) -> ConfiguredModel: ...

@@ -35,6 +35,7 @@ from antiphon.state import AgentState
 from antiphon.storage.base import Storage
 from antiphon.tools.direct import ToolCaller, recorded_messages
 from antiphon.tools.registry import ToolRegistry, ToolSource
+from antiphon.turn import Turn
 
 DEFAULT_ID = "default"
 DEFAULT_NAME = "Antiphon Agent"
@@ -89,6 +90,7 @@ class BaseAgent(LocalAgent):
         self.messages: Messages = [] if messages is None else messages
         self.state: AgentState = _state_from(state)
         self.interrupt_state = InterruptState()
+        self.turn: Turn | None = None
         self.record_direct_tool_call = record_direct_tool_call
         self._prompt: list[SystemContentBlock] | None = _prompt_blocks(system_prompt)
         self._session_manager = session_manager
@@ -146,8 +148,13 @@ class BaseAgent(LocalAgent):
 
     @property
     def session_id(self) -> str:
-        """The session manager's id; without a manager, 8 hex digits."""
-        return self._session_id
+        """The session of the turn, or the session manager's; without either, 8 hex digits."""
+        return self._session_id if self.turn is None else self.turn.session_id
+
+    @property
+    def session_manager(self) -> SessionManager[Any] | None:
+        """Who saves this agent, as given."""
+        return self._session_manager
 
     @property
     def storage(self) -> Storage | None:

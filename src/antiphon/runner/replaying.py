@@ -1,0 +1,38 @@
+"""What a run came to, as its row tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.artifacts import read_artifacts
+from antiphon.content import Message, Messages
+from antiphon.interrupts import InterruptState
+from antiphon.runner.outputs import RunError, RunOutput, finish_of_row
+from antiphon.store.base import SessionSnapshot
+
+
+def output_of_row(row: SessionSnapshot) -> RunOutput:
+    """The output of the run that wrote a settled row last.
+
+    Raises:
+        InvalidInputError: If its state is malformed.
+    """
+    snapshot = row.loaded()
+    data: dict[str, Any] = {} if snapshot is None else snapshot.data
+    finish = finish_of_row(row)
+    failed = row.status == "failed"
+    questions = InterruptState.from_dict(data.get("interrupt_state") or {})
+    messages: Messages = data.get("messages") or []
+    said: Message | None = questions.context.get("tool_use_message") if finish == "interrupted" else None
+    if said is None and messages:
+        said = messages[-1]
+    return RunOutput(
+        session_id=row.session_id,
+        snapshot_id=row.snapshot_id,
+        message=None if failed or said is None or said["role"] != "assistant" else said,
+        artifacts=() if failed else tuple(read_artifacts(data.get("artifacts"))),
+        finish_reason=finish,
+        error=None if row.error is None else RunError.from_dict(row.error),
+        usage=row.usage or {},
+        interrupts=tuple(questions.open()) if finish == "interrupted" else (),
+    )

@@ -1,0 +1,44 @@
+"""Waiting for a row to settle."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import cast
+
+from antiphon.bounded import within
+from antiphon.clock import Clock
+from antiphon.errors import SnapshotNotFoundError
+from antiphon.store.base import SessionSnapshot, SessionStore, SnapshotStatus, SnapshotSubscriber
+
+_POLL_S = 2.0
+"""How often a row is read where no store tells of changes."""
+_LIVENESS_S = 15.0
+"""How often it is read where one does: nothing is written when a worker falls silent."""
+
+
+async def settled(store: SessionStore, snapshot_id: str, *, clock: Clock, expire_after: float) -> SessionSnapshot:
+    """The row, once it is settled, or its worker has gone silent (`status_at` says `expired` then).
+
+    Raises:
+        SnapshotNotFoundError: If the row is not there (any more).
+    """
+    while True:
+        row = await store.get_snapshot(snapshot_id)
+        if row is None:
+            raise SnapshotNotFoundError("snapshot", snapshot_id)
+        if row.terminal or row.status_at(clock.utc(), expires_after=expire_after) == "expired":
+            return row
+        if not isinstance(store, SnapshotSubscriber):
+            await clock.sleep(_POLL_S)
+            continue
+        with suppress(TimeoutError):
+            await within(clock, _LIVENESS_S, _changed(store, snapshot_id, row.status))
+
+
+async def _changed(store: SnapshotSubscriber, snapshot_id: str, known: str) -> None:
+    statuses = cast("AsyncGenerator[SnapshotStatus, None]", store.on_snapshot_status_change(snapshot_id))
+    async with aclosing(statuses):
+        async for status in statuses:
+            if status != known:
+                return
