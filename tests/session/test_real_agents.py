@@ -9,6 +9,7 @@ from antiphon.errors import AgentStartedError, SessionSaveError
 from antiphon.hooks.events import BeforeModelCallEvent, BidiAgentStopEvent
 from antiphon.session import SnapshotSessionManager, read_tree
 from antiphon.storage import InMemoryStorage, LocalFileStorage
+from antiphon.store import SessionStore
 from antiphon.testing import Answer, CallTools, FaultStorage, Say, ScriptedBidiModel, ScriptedModel, VirtualClock
 from antiphon.tools import ToolContext, tool
 
@@ -16,6 +17,8 @@ SECRET = "my card is 4242 4242"
 
 
 def session(storage, **more):
+    if isinstance(storage, SessionStore):
+        return SnapshotSessionManager("talk", store=storage, **more)
     return SnapshotSessionManager("talk", storage=storage, **more)
 
 
@@ -49,9 +52,9 @@ async def test_a_plain_turn_under_policy_message_saves_both_messages_and_the_end
     assert storage.written("open.json") == []
 
 
-async def test_a_guardrails_redaction_leaves_the_old_text_in_no_file(tmp_path):
+async def test_a_guardrails_redaction_leaves_the_old_text_nowhere_at_rest(place):
     model = ScriptedModel([Answer(text="I must not read that.", redact_user="[redacted]")])
-    manager = session(LocalFileStorage(tmp_path), save_latest_on="message")
+    manager = session(place.inner, save_latest_on="message")
     agent = Agent(model, session_manager=manager)
 
     async def checkpoint(event: BeforeModelCallEvent[Agent]) -> None:
@@ -59,26 +62,25 @@ async def test_a_guardrails_redaction_leaves_the_old_text_in_no_file(tmp_path):
 
     agent.add_hook(checkpoint)
     await agent.invoke_async(SECRET)
-    data = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert SECRET.encode() not in data
-    assert b"[redacted]" in data
+    assert SECRET.encode() not in place.everything()
+    assert b"[redacted]" in place.everything()
     assert len(await manager.list_snapshot_ids(agent)) == 1
 
 
-async def test_a_failing_save_hands_the_answer_over_in_its_error():
-    storage = FaultStorage(InMemoryStorage())
+async def test_a_failing_save_hands_the_answer_over_in_its_error(place):
+    storage = place.faults
     agent = Agent(ScriptedModel(["hello", "again"]), session_manager=session(storage))
     storage.fail(1)
     with pytest.raises(SessionSaveError) as caught:
         await agent.invoke_async("hi")
     assert str(caught.value.result) == "hello"
     await agent.invoke_async("hm")
-    assert (await read_tree(storage.storage, "talk")).latest.message_count == 4
+    assert (await place.tree()).latest.message_count == 4
 
 
 @pytest.mark.parametrize("policy", ["message", "invocation"])
-async def test_a_question_waits_in_the_next_process_and_its_answer_resumes_the_call(policy):
-    storage, paid = InMemoryStorage(), []
+async def test_a_question_waits_in_the_next_process_and_its_answer_resumes_the_call(policy, place):
+    storage, paid = place.inner, []
 
     @tool
     async def pay(context: ToolContext) -> str:
@@ -104,9 +106,8 @@ async def test_a_question_waits_in_the_next_process_and_its_answer_resumes_the_c
     assert third.take_journal().empty
 
 
-async def test_a_tool_that_was_killed_is_known_and_does_not_run_again():
-    disk, ran = InMemoryStorage(), []
-    storage = FaultStorage(disk)
+async def test_a_tool_that_was_killed_is_known_and_does_not_run_again(place):
+    disk, storage, ran = place.inner, place.faults, []
 
     @tool
     async def book() -> str:
@@ -131,8 +132,8 @@ async def test_a_tool_that_was_killed_is_known_and_does_not_run_again():
     assert words(second)[3:] == ["and?", "It may have been booked."]
 
 
-async def test_a_stateful_model_gets_its_state_back_and_no_messages():
-    storage = InMemoryStorage()
+async def test_a_stateful_model_gets_its_state_back_and_no_messages(place):
+    storage = place.inner
     first = Agent(ScriptedModel(["hello"], stateful=True), session_manager=session(storage))
     await first.invoke_async("hi")
     model = ScriptedModel(["again"], stateful=True)
@@ -167,9 +168,9 @@ async def test_a_call_goes_on_in_the_next_process_with_its_prompt_and_state(tmp_
     assert (second.system_prompt, second.state.get("mood")) == ("Be kind.", "good")
 
 
-async def test_no_snapshot_is_restored_into_a_call_that_is_live():
+async def test_no_snapshot_is_restored_into_a_call_that_is_live(place):
     clock = VirtualClock()
-    agent = live(InMemoryStorage(), clock, [])
+    agent = live(place.inner, clock, [])
     manager = agent._session_manager
     checkpoint = await manager.save_snapshot(agent, is_latest=False)
     async with agent:
@@ -178,8 +179,8 @@ async def test_no_snapshot_is_restored_into_a_call_that_is_live():
     assert await manager.restore_snapshot(agent, snapshot_id=checkpoint)
 
 
-async def test_what_a_stop_hook_changes_is_saved_and_a_stop_hook_that_fails_does_not_prevent_it():
-    clock, storage = VirtualClock(), InMemoryStorage()
+async def test_what_a_stop_hook_changes_is_saved_and_a_stop_hook_that_fails_does_not_prevent_it(place):
+    clock, storage = VirtualClock(), place.inner
     agent = live(storage, clock, [])
 
     def change(event: BidiAgentStopEvent[BidiAgent]) -> None:
@@ -224,8 +225,8 @@ async def test_a_tool_of_a_live_call_is_in_the_journal_before_it_starts():
     assert b'"name":"look"' in found[0]
 
 
-async def test_a_rewind_branches_the_talk_and_the_tree_shows_it():
-    clock, storage = VirtualClock(), InMemoryStorage()
+async def test_a_rewind_branches_the_talk_and_the_tree_shows_it(place):
+    clock, storage = VirtualClock(), place.inner
     always = {"snapshot_trigger": lambda *, agent_data, **_: True}
     first = live(storage, clock, [Say("one")], manager=always)
     async with first:

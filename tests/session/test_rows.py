@@ -168,6 +168,19 @@ async def test_a_writer_of_an_older_epoch_can_write_no_more(store):
         await worker.put(says("b", status="pending"))
 
 
+async def test_a_writer_that_lets_others_stand_after_its_row_grows_and_seals_it_beside_them(store):
+    one, two = writer(store), writer(store)
+    head = await one.put(says("a"))
+    two.restored(await two.read_latest())
+    theirs = await two.put(says("b"))
+    one.position = replace(one.position, tip=theirs.snapshot_id, tip_at=theirs.created_at)
+    for seal in (False, False, True):
+        assert (await one.put(says("a", "more"), seal=seal)).snapshot_id == head.snapshot_id
+    after = await one.put(says("c"))
+    assert after.parent_id == head.snapshot_id
+    assert after.created_at > theirs.created_at
+
+
 async def test_ids_that_cannot_name_anything_are_refused(store):
     for names in ({"agent_id": ""}, {"agent_id": "a/b"}):
         with pytest.raises(InvalidIdError):

@@ -8,7 +8,9 @@ from typing import Any, assert_type
 from antiphon import Agent, BidiAgent, LocalAgent, SessionManager, SnapshotSessionManager
 from antiphon.content import Message
 from antiphon.models import BidiModel, Model
-from antiphon.session import SnapshotTrigger
+from antiphon.session import SessionTree, SnapshotTrigger, read_tree
+from antiphon.storage import Storage
+from antiphon.store import InMemorySessionStore, SessionStore
 
 
 def shared(*, agent_data: LocalAgent, **kwargs: Any) -> bool:
@@ -47,6 +49,21 @@ for_both: SnapshotTrigger = shared
 for_agents: SnapshotTrigger[Agent] = agent_only
 narrowed: SnapshotTrigger[Agent] = shared
 bare: SnapshotTrigger = agent_only  # type: ignore[assignment]
+
+
+def a_manager_keeps_sessions_in_a_storage_or_in_any_store(store: SessionStore, storage: Storage, redis: object) -> None:
+    assert_type(SnapshotSessionManager("s", store=store), SnapshotSessionManager[LocalAgent])
+    assert_type(SnapshotSessionManager("s", store=store, snapshot_trigger=agent_only), SnapshotSessionManager[Agent])
+    SnapshotSessionManager("s", store=InMemorySessionStore())
+    SnapshotSessionManager("s", storage=storage)
+    SnapshotSessionManager("s", store=storage)  # type: ignore[arg-type]
+    SnapshotSessionManager("s", storage=store)  # type: ignore[arg-type]
+    SnapshotSessionManager("s", store=redis)  # type: ignore[arg-type]
+
+
+async def trees_are_read_from_both(store: SessionStore, storage: Storage) -> None:
+    assert_type(await read_tree(store, "s"), SessionTree)
+    assert_type(await read_tree(storage, "s", "default"), SessionTree)
 
 
 def managers_fit_the_agents_they_are_for(turns: Model, live: BidiModel) -> None:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from antiphon.clock import Clock
-from antiphon.errors import ContendedError, SessionConflictError
+from antiphon.errors import ContendedError, SessionConflictError, StaleEpochError
 from antiphon.ids import check_id, new_uuid7
 from antiphon.store.base import SessionSnapshot, SessionStore, SnapshotMetadataReader
 
@@ -36,7 +36,8 @@ class Position:
         tip: The agent's newest row, as far as the writer knows; None: there is none.
         tip_at: When that was created.
         parent: What the next row descends from.
-        head: The row that grows, which is the tip; None: the next write begins one.
+        head: The row that grows; None: the next write begins one. It is the tip, unless a writer was told to let others
+            stand after it.
     """
 
     tip: str | None = None
@@ -50,9 +51,12 @@ class Position:
 
     def written(self, row: SessionSnapshot, *, sealed: bool) -> Position:
         """After `row` was begun, grown or sealed."""
-        if sealed:
-            return Position(row.snapshot_id, row.created_at, row.snapshot_id)
-        return Position(row.snapshot_id, row.created_at, row.parent_id, row.snapshot_id)
+        tip, tip_at = row.snapshot_id, row.created_at
+        if self.head is not None and self.tip != self.head:
+            tip, tip_at = self.tip or tip, self.tip_at or tip_at
+        return (
+            Position(tip, tip_at, row.snapshot_id) if sealed else Position(tip, tip_at, row.parent_id, row.snapshot_id)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +219,8 @@ class _Write:
 
     def __call__(self, current: SessionSnapshot | None) -> SessionSnapshot | None:
         writer, now = self._writer, self._now
+        if current is not None and current.epoch > writer.epoch:
+            raise StaleEpochError(self._snapshot_id, writer.epoch, current.epoch)
         if current is not None and current.owner is None:
             self.sealed_at = current.created_at
             return None  # by a write that was reported as failed: it is not touched again
