@@ -23,25 +23,7 @@ from antiphon.session import SnapshotSessionManager
 from antiphon.store import InMemorySessionStore
 from antiphon.testing import Answer, ScriptedModel, VirtualClock
 from antiphon.tools.context import ToolContext
-
-
-def user(text):
-    return {"role": "user", "content": [{"text": text}]}
-
-
-def assistant(text):
-    return {"role": "assistant", "content": [{"text": text}]}
-
-
-def makes(*script, **options):
-    """A function that makes agents which all go on with one script."""
-    model = ScriptedModel(list(script))
-    return lambda: Agent(model, **options)
-
-
-async def rows_of(store, session_id):
-    page = await store.list_snapshots(session_id, limit=100)
-    return [await store.get_snapshot(row.snapshot_id) for row in reversed(page.snapshots)]
+from tests.runner.support import assistant, makes, rows_of, user
 
 
 class StubbornStore(InMemorySessionStore):
