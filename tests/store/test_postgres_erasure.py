@@ -1,0 +1,145 @@
+"""Words that were taken back are gone from the database, and from its files."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+psycopg = pytest.importorskip("psycopg", reason="the extra postgres is not installed")
+
+from psycopg import sql  # noqa: E402
+
+from antiphon.store.postgres import PostgresSessionStore  # noqa: E402
+from antiphon.testing.postgres import PostgresServer, find_binaries  # noqa: E402
+from antiphon.testing.store_suite.support import found, put, row, said, snapshot, words  # noqa: E402
+
+SECRET = "sesame-4711"
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgresServer]:
+    if find_binaries() is None:
+        pytest.skip("PostgreSQL is not here")
+    # Nobody else looks at the tables, so that nothing but the store removes dead rows.
+    with PostgresServer(fsync=False, settings={"autovacuum": "off"}) as server:
+        yield server
+
+
+def copied(dsn: str, schema: str) -> bytes:
+    """All tables of the schema, byte by byte as they are read."""
+    parts: list[bytes] = []
+    with psycopg.connect(dsn) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
+        assert len(tables) == 8
+        for (table,) in tables:
+            copying = sql.SQL("COPY {} TO STDOUT (FORMAT binary)").format(sql.Identifier(schema, table))
+            with connection.cursor().copy(copying) as copy:
+                parts += [bytes(part) for part in copy]
+    return b"".join(parts)
+
+
+def in_files(server: PostgresServer) -> bool:
+    """Whether the words stand in the tables' files. The WAL is not among them: it is the server's."""
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+    for folder, _, names in os.walk(os.path.join(server.folder, "data", "base")):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as file:
+                if SECRET.encode() in file.read():
+                    return True
+    return False
+
+
+def mask(message):
+    return said("gone")[0] if SECRET in str(message) else None
+
+
+def mask_part(name, value):
+    return "gone" if SECRET in str(value) else value
+
+
+async def tell(store) -> None:
+    """The secret in a message, a large message, branches, the state, large state, the journal and the error."""
+    secret = f"it is {SECRET}"
+    talk = said("hi", secret, "large " + secret + "\0 . " * 3000)
+    state = {"state": {"word": secret}, "notes": {"long": [secret] * 500}}
+    await put(store, "a", row(snapshot=snapshot(talk, **state)))
+    await put(store, "b", row(1, parent_id="a", snapshot=snapshot([*talk, *said("more " + secret)], **state)))
+    await put(store, "c", row(2, parent_id="a", snapshot=snapshot([*talk, *said("other " + secret)])))
+    await put(store, "d", row(3, status="failed", error={"message": secret}, journal={"v": 1, "lines": said(secret)}))
+
+
+async def test_no_table_holds_a_word_that_was_redacted(postgres_dsn, schema):
+    async with PostgresSessionStore(postgres_dsn, schema=schema) as store:
+        await tell(store)
+        assert SECRET.encode() in copied(postgres_dsn, schema)
+        assert await store.redact("s", mask, part=mask_part) > 0
+        assert SECRET.encode() not in copied(postgres_dsn, schema)
+        assert words(await found(store, "b")) == ["hi", "gone", "gone", "gone"]
+        held = said("hi", f"it is {SECRET}")
+        await put(store, "e", row(4, snapshot=snapshot(held)))
+        assert SECRET.encode() not in copied(postgres_dsn, schema)
+
+
+async def test_no_table_holds_a_word_of_a_session_that_was_deleted(postgres_dsn, schema):
+    async with PostgresSessionStore(postgres_dsn, schema=schema) as store:
+        await tell(store)
+        await put(store, "x", row(session_id="t", snapshot=snapshot(said("stays"))))
+        assert await store.delete_session("s")
+        held = copied(postgres_dsn, schema)
+        assert SECRET.encode() not in held
+        assert b"stays" in held
+
+
+async def test_swept_and_pruned_words_are_in_no_table(postgres_dsn, schema):
+    async with PostgresSessionStore(postgres_dsn, schema=schema) as store:
+        await tell(store)
+        await put(store, "e", row(4, snapshot=snapshot(said("new"))))
+        await put(store, "f", row(5, parent_id="e", snapshot=snapshot(said("new", "newer"))))
+        report = await store.prune("s", keep=1)
+        assert "b" in report.snapshot_ids
+        left = await store.list_snapshots("s")
+        assert words(await found(store, "f")) == ["new", "newer"]
+        if {"a", "b", "c", "d"} <= set(report.snapshot_ids):
+            assert SECRET.encode() not in copied(postgres_dsn, schema)
+        assert len(left.snapshots) + len(report.snapshot_ids) == 6
+
+
+@pytest.mark.parametrize("act", ["redact", "delete"])
+async def test_tables_that_are_rewritten_leave_no_old_word_in_their_files(own_server, act):
+    async with PostgresSessionStore(own_server.dsn, erasure="rewrite") as store:
+        await tell(store)
+        assert in_files(own_server)
+        if act == "redact":
+            await store.redact("s", mask, part=mask_part)
+        else:
+            await store.delete_session("s")
+        assert not in_files(own_server)
+
+
+async def test_a_reader_of_the_old_words_delays_their_end_until_the_next_change(own_server):
+    async with PostgresSessionStore(own_server.dsn, erasure="rewrite") as store:
+        await tell(store)
+        with psycopg.connect(own_server.dsn) as reader:
+            reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            before = reader.execute("SELECT body FROM antiphon.messages ORDER BY line, seq").fetchall()
+            await store.redact("s", mask, part=mask_part)
+            assert reader.execute("SELECT body FROM antiphon.messages ORDER BY line, seq").fetchall() == before
+            assert SECRET.encode() not in copied(own_server.dsn, "antiphon")
+            assert in_files(own_server)
+    async with PostgresSessionStore(own_server.dsn, erasure="rewrite") as store:  # another process, later
+        await put(store, "x", row(session_id="t"))
+        assert not in_files(own_server)
+
+
+async def test_vacuum_removes_dead_rows_at_once(own_server):
+    async with PostgresSessionStore(own_server.dsn) as store:
+        await tell(store)
+        await store.redact("s", mask, part=mask_part)
+        with psycopg.connect(own_server.dsn) as connection:
+            vacuumed = (
+                "SELECT relname FROM pg_stat_all_tables WHERE schemaname = 'antiphon' AND last_vacuum IS NOT NULL"
+            )
+            tables = {table for (table,) in connection.execute(vacuumed)}
+            assert {"snapshots", "messages", "blobs", "masks"} <= tables
+            assert connection.execute("SELECT count(*) FROM antiphon.scrubs").fetchone() == (0,)
