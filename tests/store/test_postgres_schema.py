@@ -1,6 +1,5 @@
 """How the tables come to be, and what they keep."""
 
-import os
 import re
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from antiphon.store.postgres import PostgresSessionStore  # noqa: E402
 from antiphon.store.postgres.driver import STATEMENTS  # noqa: E402
 from antiphon.store.postgres.migrations import STEPS, enter_schema, migrate  # noqa: E402
 from antiphon.store.record import Record, pack  # noqa: E402
-from antiphon.testing.postgres import PostgresServer  # noqa: E402
 from antiphon.testing.store_suite.support import becomes, found, put, row, said, snapshot, words  # noqa: E402
 
 
@@ -283,21 +281,3 @@ def test_every_statement_is_accepted_by_the_server(connection, schema):
             statement = re.sub(rb"%%\(%b\)[sb]" % name, b"$%d" % number, statement)  # noqa: PLW2901
         connection.execute(b"PREPARE p AS " + statement)
         connection.execute("DEALLOCATE p")
-
-
-def test_a_server_can_be_stopped_started_and_thrown_away():
-    with PostgresServer(fsync=False) as server:
-        with psycopg.connect(server.dsn, autocommit=True) as connection:
-            connection.execute("CREATE TABLE kept AS SELECT 1")
-        server.stop()
-        assert server.pid is None
-        with pytest.raises(psycopg.OperationalError):
-            psycopg.connect(server.dsn)
-        server.start()
-        server.stop(at_once=True)
-        server.start()
-        with psycopg.connect(server.dsn) as connection:
-            assert connection.execute("SELECT * FROM kept").fetchall() == [(1,)]
-        assert "ready to accept connections" in server.log()
-        folder = server.folder
-    assert not os.path.exists(folder)

