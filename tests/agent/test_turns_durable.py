@@ -14,9 +14,11 @@ from antiphon.conversation.repair import problems
 from antiphon.errors import InterruptError, InvalidInputError, InvalidTypeError, SnapshotException
 from antiphon.hooks.events import BeforeToolCallEvent, JournalChangedEvent, MessageAddedEvent
 from antiphon.jsonable import copy_json, decode_json, encode_json
+from antiphon.session import SnapshotSessionManager
 from antiphon.snapshot.envelope import Snapshot
 from antiphon.snapshot.fields import TURNS
-from antiphon.testing import Answer, ScriptedModel
+from antiphon.storage import InMemoryStorage
+from antiphon.testing import Answer, FaultStorage, ScriptedModel, VirtualClock
 from antiphon.tools import tool
 from antiphon.tools.context import ToolContext
 
@@ -483,3 +485,27 @@ def test_the_default_manager_is_a_window_of_forty_messages():
     manager = Agent(ScriptedModel([])).conversation_manager
     assert isinstance(manager, SlidingWindowConversationManager)
     assert manager.window_size == 40
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+async def test_a_tool_whose_start_cannot_be_written_down_runs_only_if_it_may_run_twice(repeatable):
+    clock = VirtualClock()
+    storage = FaultStorage(InMemoryStorage())
+    ran: list[str] = []
+
+    @tool(repeatable=repeatable)
+    def act() -> str:
+        """Do it."""
+        ran.append("ran")
+        return "done"
+
+    manager = SnapshotSessionManager("s", storage=storage, save_latest_on="message", on_save_error="retry", clock=clock)
+    model = ScriptedModel([Answer(tool_uses=[("act", {})]), "so be it"])
+    agent = Agent(model, tools=[act], session_manager=manager, clock=clock)
+    storage.fail()
+    result = await agent.invoke_async("go")
+    assert str(result) == "so be it"
+    assert ran == (["ran"] if repeatable else [])
+    assert agent.messages[2]["content"][0]["toolResult"]["status"] == ("success" if repeatable else "error")
+    storage.mend()
+    await clock.sleep(20)

@@ -18,6 +18,7 @@ from antiphon.agent.cancellation import Cancellation, Cancelled
 from antiphon.agent.managers import ConversationManager
 from antiphon.agent.open_turn import OpenTurn, Track
 from antiphon.agent.outlet import Outlet
+from antiphon.agent.recorded import UNRECORDED_TEXT, UnrecordedError, recorded
 from antiphon.agent.retry import ModelRetryStrategy
 from antiphon.clock import Clock
 from antiphon.content import ContentBlock, Message, Messages, SystemContentBlock, ToolUse, error_result
@@ -378,7 +379,7 @@ class Invocation:
         async def starts(tool: AgentTool, _call: ToolUse) -> None:
             self.cancellation.check()
             turn.started[key] = tool.repeatable
-            await self._tell_journal()
+            await recorded(self._tell_journal, self._with.clock, repeatable=tool.repeatable)
 
         agent = self._with.agent
         try:
@@ -395,6 +396,9 @@ class Invocation:
             )
         except Cancelled:
             turn.results[key] = error_result(key, CANCELLED_TEXT)
+            return
+        except UnrecordedError:
+            turn.results[key] = error_result(key, UNRECORDED_TEXT)
             return
         if outcome.result is None:
             turn.started.pop(key, None)  # it runs again from its top when the answer is there
@@ -418,10 +422,13 @@ class Invocation:
         self._outlet.put({"message": messages[1]})
         await commit(self._with.agent, *messages)
 
-    async def _tell_journal(self) -> None:
+    async def _tell_journal(self) -> Exception | None:
+        """Have the journal written. Returns why it could not be, when it could not."""
         agent = self._with.agent
+        event: JournalChangedEvent[BaseAgent] = JournalChangedEvent(agent=agent)
         if agent.hooks.listens(JournalChangedEvent):
-            await agent.hooks.invoke_callbacks_async(JournalChangedEvent(agent=agent))
+            await agent.hooks.invoke_callbacks_async(event)
+        return event.unsaved
 
 
 def _prompt_of(agent: BaseAgent) -> str | list[SystemContentBlock] | None:
