@@ -20,7 +20,7 @@ Migration = Callable[[dict[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class StateType(Generic[T]):
-    """A session's state as a pydantic model, a dataclass or a TypedDict.
+    """A session's state as a pydantic model, a dataclass or a TypedDict (before Python 3.12: that of typing_extensions).
 
     Attributes:
         type: The type. Its JSON form is an object.
