@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from antiphon.errors import NotSupportedError, SessionStoreError, StorageError
+from antiphon.errors import NotSupportedError, SessionConflictError, SessionStoreError, StorageError
 from antiphon.session import SnapshotSessionManager
 from antiphon.storage import InMemoryStorage
 from antiphon.testing import FaultStorage
@@ -171,6 +171,23 @@ async def test_a_redaction_in_a_store_reaches_the_other_agents_of_the_session_an
     await two.add("and more")  # it still knows the words
     assert SECRET.encode() not in place.everything()
     assert TurnAgent(place.next(), agent_id="two").texts() == ["hello", "hi", "[redacted]", "and more"]
+
+
+async def test_a_redaction_is_carried_out_although_the_session_was_moved_on_by_another():
+    place = StorePlace()
+    mine = TurnAgent(place.manager())
+    await mine.add("hello", "hi", SECRET)
+    await mine.finish()
+    theirs = TurnAgent(place.next())
+    await theirs.add("I see")
+    await theirs.finish()
+    with pytest.raises(SessionConflictError):
+        await redact(mine._session_manager, mine, "async")
+    assert SECRET.encode() not in place.everything()
+    assert place.texts() == ["hello", "hi", "[redacted]", "I see"]
+    await theirs.add("and more")  # it still knows the words
+    await theirs.finish()
+    assert SECRET.encode() not in place.everything()
 
 
 async def test_a_store_that_cannot_redact_says_so():

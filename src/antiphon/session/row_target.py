@@ -104,20 +104,20 @@ class RowTarget:
             return await self._write(draft, seal=seal)
 
     async def redact(self, draft: _RowDraft, redactions: Sequence[Redaction]) -> None:
-        """Write the newest row, then have the store redact the session."""
+        """Have the store redact the session, then write the newest row: the words are gone also where that is refused."""
         redactor = self.writer.store
         if not isinstance(redactor, SessionRedactor):
             raise NotSupportedError(f"{type(redactor).__name__} cannot redact: it is no SessionRedactor")
-        self._redactions += [(draft.moment.number, redaction) for redaction in redactions]
+        found = list(redactions)
+        self._redactions += [(draft.moment.number, redaction) for redaction in found]
         async with self._lock:
-            await self._write(draft, seal=False)
-            if redactions:
-                found = list(redactions)
+            if found:
                 await redactor.redact(
                     self.writer.session_id,
                     partial(_replacement, found),
                     part=lambda _, value: redacted(value, found)[0],
                 )
+            await self._write(draft, seal=False)
 
     async def find_latest(self) -> Found | None:
         async with self._lock:

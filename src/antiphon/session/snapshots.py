@@ -69,6 +69,7 @@ class SnapshotSessionManager(SessionManager[AgentT_contra]):
     snapshot is the agent's newest row, which grows; a checkpoint seals it. Each process, and each rewind, begins a row of
     its own, so that nothing which was saved is overwritten by another. A save onto a session that somebody else has moved
     on fails with `SessionConflictError`; `restore_snapshot` takes over what is there, or goes on beside it.
+    Where a storage raises `StorageError`, a store raises `SessionStoreError`.
 
     The completion boundary is the end of an `Agent`'s invocation; of a `BidiAgent`, the end of the call and the moment
     before its connection restarts. Saves run after all other hooks, so that what those change is saved.
