@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         with_expiry,
     )
     from antiphon.store.file.store import FileSessionStore
+    from antiphon.store.genkit import GenkitImport, import_genkit_folder
     from antiphon.store.line_store import LineStore
     from antiphon.store.lineage import SnapshotTree, session_tree, snapshot_diff
     from antiphon.store.memory import InMemorySessionStore
@@ -37,6 +38,7 @@ else:
     _NAMES = {
         "ANY_TIP": "antiphon.store.base",
         "FileSessionStore": "antiphon.store.file.store",
+        "GenkitImport": "antiphon.store.genkit",
         "IdempotencyReader": "antiphon.store.base",
         "InMemorySessionStore": "antiphon.store.memory",
         "Lease": "antiphon.store.base",
@@ -61,6 +63,7 @@ else:
         "SyncSessionStore": "antiphon.store.sync",
         "Tip": "antiphon.store.base",
         "add_usage": "antiphon.store.base",
+        "import_genkit_folder": "antiphon.store.genkit",
         "open_store": "antiphon.store.opening",
         "session_tree": "antiphon.store.lineage",
         "snapshot_diff": "antiphon.store.lineage",
@@ -78,6 +81,7 @@ else:
 __all__ = [
     "ANY_TIP",
     "FileSessionStore",
+    "GenkitImport",
     "IdempotencyReader",
     "InMemorySessionStore",
     "Lease",
@@ -102,6 +106,7 @@ __all__ = [
     "SyncSessionStore",
     "Tip",
     "add_usage",
+    "import_genkit_folder",
     "open_store",
     "session_tree",
     "snapshot_diff",

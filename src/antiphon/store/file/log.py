@@ -105,6 +105,26 @@ def fetch(fd: int, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
     Raises:
         CorruptStoreError: If the file ends before.
     """
+    if not offsets:
+        return []
+    low, high = min(offsets), max(offsets)
+    if high - low <= 2 * sum(sizes) + _NEAR:  # most of what lies between is wanted
+        high += max(sizes)
+        data = read_at(fd, low, high - low)
+        bodies = [data[at - low : at - low + size] for at, size in zip(offsets, sizes, strict=True)]
+        if sum(map(len, bodies)) < sum(sizes):
+            raise _cut_short()
+        return bodies
+    return _fetch_apart(fd, offsets, sizes)
+
+
+def _cut_short() -> CorruptStoreError:
+    error = CorruptStoreError("the log ends before what is wanted of it")
+    error.__cause__ = OSError(errno.EIO, "short read")
+    return error
+
+
+def _fetch_apart(fd: int, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
     bodies: list[bytes] = [b""] * len(offsets)
     order: Sequence[int] = range(len(offsets))
     if any(offsets[index] < offsets[index - 1] for index in range(1, len(offsets))):
@@ -119,7 +139,7 @@ def fetch(fd: int, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
             last += 1
         data = read_at(fd, start, stop - start)
         if len(data) < stop - start:
-            raise CorruptStoreError(f"the log ends before byte {stop}") from OSError(errno.EIO, "short read")
+            raise _cut_short()
         for index in order[first:last]:
             begin = offsets[index] - start
             bodies[index] = data[begin : begin + sizes[index]]

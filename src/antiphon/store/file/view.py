@@ -21,7 +21,7 @@ from antiphon.store.file.index import Index, settle
 from antiphon.store.file.log import Log, fetch
 from antiphon.store.record import Row
 
-_HEAVIEST = 500_000  # messages in the logs that are kept in memory, by `Contents.weight`
+_HEAVIEST = 300_000  # messages in the logs that are kept in memory, by `Contents.weight`
 _MOST_HEADS = 100_000
 
 
@@ -40,21 +40,22 @@ class LogCache:
 
     def __init__(self) -> None:
         self.heads: dict[bytes, Head] = {}
-        self._logs: OrderedDict[bytes, Log] = OrderedDict()
+        self._logs: OrderedDict[bytes, tuple[Log, int]] = OrderedDict()
+        self._weight = 0
 
     def take(self, session: bytes) -> Log:
         """The log, as far as it is known. It is not kept until `keep`: whoever fails with it leaves nothing wrong behind."""
-        return self._logs.pop(session, None) or Log()
+        log, weight = self._logs.pop(session, (None, 0))
+        self._weight -= weight
+        return log or Log()
 
     def keep(self, session: bytes, log: Log) -> None:
-        """Remember it."""
-        self._logs[session] = log
-        if len(self._logs) > 1:
-            weight = (
-                sum(each.contents.weight for each in self._logs.values()) if len(self._logs) <= 64 else _HEAVIEST + 1
-            )
-            while weight > _HEAVIEST and len(self._logs) > 1:
-                weight -= self._logs.popitem(last=False)[1].contents.weight
+        """Remember it. Those that were not used for the longest time are forgotten when all weigh too much."""
+        weight = log.contents.weight
+        self._logs[session] = log, weight
+        self._weight += weight
+        while self._weight > _HEAVIEST and len(self._logs) > 1:
+            self._weight -= self._logs.popitem(last=False)[1][1]
 
     def see_head(self, session: bytes, head: Head | None) -> None:
         """Remember what a list shows."""
