@@ -58,11 +58,13 @@ def _arguments() -> argparse.Namespace:
 
 def _verdicts(suites: list[Suite], results: Results) -> list[tuple[str, bool | None]]:
     return [
-        (figure.label, figure.met(numbers[figure.key]))
+        (f"{figure.label} ({name})" if len(suite.ours) > 1 else figure.label, figure.met(numbers[figure.key], measured))
         for suite in suites
-        for numbers in [results[suite.name].get("antiphon", {})]
+        for measured in [results[suite.name]]
         for case in suite.cases
         for figure in case.figures
+        for name in suite.ours
+        for numbers in [measured.get(name, {})]
         if figure.key in numbers
     ]
 

@@ -16,6 +16,7 @@ class Figure:
         unit: Printed after each number.
         target: What Antiphon should reach; None where nothing was promised.
         at_least: Whether more is better; else less is.
+        of: The target is so many times what this subject has.
     """
 
     key: str
@@ -23,12 +24,24 @@ class Figure:
     unit: str
     target: float | None = None
     at_least: bool = False
+    of: str | None = None
 
-    def met(self, value: float) -> bool | None:
-        """Whether `value` reaches the target; None without one."""
+    def met(self, value: float, measured: Mapping[str, Mapping[str, float]] | None = None) -> bool | None:
+        """Whether `value` reaches the target; None without one.
+
+        Args:
+            value: What was measured.
+            measured: The figures of each subject, for a target that is some times another's.
+        """
         if self.target is None:
             return None
-        return value >= self.target if self.at_least else value <= self.target
+        target = self.target
+        if self.of is not None:
+            other = (measured or {}).get(self.of, {}).get(self.key)
+            if other is None:
+                return None
+            target *= other
+        return value >= target if self.at_least else value <= target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +66,13 @@ class Suite:
         title: For people.
         cases: In the order in which they run.
         modules: By subject, the module that does the cases; one that lacks a case says so, and its cell stays empty.
+        ours: The subjects that should reach the targets.
+        base: The subject that all others are given as a multiple of.
     """
 
     name: str
     title: str
     cases: tuple[Case, ...]
     modules: Mapping[str, str]
+    ours: tuple[str, ...] = ("antiphon",)
+    base: str = "antiphon"

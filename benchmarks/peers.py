@@ -25,7 +25,7 @@ def _install(name: str) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", where], check=True)
     python = os.path.join(where, "bin", "python")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
-    if subprocess.run([*pip, "install", "-q", requirement], check=False).returncode:
+    if subprocess.run([*pip, "install", "-q", *requirement.split()], check=False).returncode:
         print(f"{name}: could not be installed (see above); it will be skipped", file=sys.stderr, flush=True)
 
 

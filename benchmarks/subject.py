@@ -33,7 +33,7 @@ class Peer:
 
     Attributes:
         distribution: What it is called where packages come from.
-        requirement: What `python -m benchmarks.peers` installs.
+        requirement: What `python -m benchmarks.peers` installs; several with blanks between.
     """
 
     distribution: str
@@ -44,6 +44,7 @@ PEERS = {
     "strands": Peer(distribution="strands-agents", requirement="strands-agents[bidi-openai]==1.62.0"),
     "pipecat": Peer(distribution="pipecat-ai", requirement="pipecat-ai==1.14.0"),
     "openai_agents": Peer(distribution="openai-agents", requirement="openai-agents==0.24.0"),
+    "langgraph": Peer(distribution="langgraph", requirement="langgraph==1.2.24 langgraph-checkpoint-sqlite==3.1.2"),
 }
 
 

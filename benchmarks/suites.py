@@ -100,6 +100,105 @@ SAVE = Suite(
     modules={"antiphon": "benchmarks.subjects.antiphon_save", "strands": "benchmarks.subjects.strands_save"},
 )
 
+STORE = Suite(
+    name="store",
+    title="A conversation that is saved after each turn of two messages of 500 bytes, and can be gone back to",
+    cases=(
+        Case(
+            name="turns",
+            figures=(
+                Figure(
+                    key="store_mb",
+                    label="bytes at rest after 1,000 turns, each of which can be gone back to",
+                    unit="MB",
+                ),
+                Figure(key="store_ratio", label="the same, times the messages' JSON", unit="×", target=1.4),
+                Figure(key="store_written_10_kb", label="written in a turn: at turn 10", unit="KB"),
+                Figure(key="store_written_100_kb", label="at turn 100", unit="KB"),
+                Figure(key="store_written_1000_kb", label="at turn 1,000", unit="KB"),
+                Figure(key="store_written_all_kb", label="mean of all, checkpoints included", unit="KB"),
+                Figure(key="store_cpu_10_ms", label="CPU of a turn: at turn 10", unit="ms"),
+                Figure(key="store_cpu_100_ms", label="at turn 100", unit="ms"),
+                Figure(key="store_cpu_1000_ms", label="at turn 1,000", unit="ms"),
+                Figure(key="store_wall_10_ms", label="time of a turn: at turn 10", unit="ms"),
+                Figure(key="store_wall_1000_ms", label="at turn 1,000", unit="ms"),
+                Figure(
+                    key="store_growth", label="turn 1,000 takes so many times what turn 10 took", unit="×", target=1.5
+                ),
+                Figure(
+                    key="store_load_ms",
+                    label="loading the newest state in a fresh process",
+                    unit="ms",
+                    target=2.0,
+                    of="json",
+                ),
+                Figure(key="store_load_500_ms", label="loading turn 500", unit="ms"),
+                Figure(key="store_load_500_ratio", label="the same for each message, times the newest's", unit="×"),
+                Figure(
+                    key="store_branch_kb",
+                    label="bytes of a branch off turn 500, with a turn of its own (mean of ten)",
+                    unit="KB",
+                    target=4.0,
+                ),
+            ),
+        ),
+        Case(
+            name="fsyncs",
+            figures=(
+                Figure(
+                    key="store_fsyncs", label="waits for the disk in a turn, checkpoints aside", unit="", target=1.0
+                ),
+            ),
+        ),
+        Case(
+            name="long",
+            figures=(
+                Figure(key="store_written_10000_kb", label="written in a turn: at turn 10,000", unit="KB"),
+                Figure(
+                    key="store_flat", label="turn 10,000 writes so many times what turn 10 wrote", unit="×", target=1.2
+                ),
+                Figure(key="store_cpu_10000_ms", label="CPU of a turn: at turn 10,000", unit="ms", target=5.0),
+                Figure(key="store_wall_10000_ms", label="time of a turn: at turn 10,000", unit="ms"),
+            ),
+        ),
+        Case(
+            name="list",
+            figures=(
+                Figure(key="store_list_ms", label="list 20 of 10,000 sessions", unit="ms", target=10.0),
+                Figure(
+                    key="store_list_first_ms", label="the same, as the first thing that a fresh object does", unit="ms"
+                ),
+            ),
+        ),
+        Case(
+            name="race",
+            figures=(
+                Figure(
+                    key="store_race_wrong",
+                    label="10,000 racing pairs of writers: with not exactly one winner, or a lost one",
+                    unit="",
+                    target=0.0,
+                ),
+                Figure(key="store_race_ms", label="time of a pair", unit="ms"),
+            ),
+        ),
+    ),
+    modules={
+        "antiphon_memory": "benchmarks.subjects.antiphon_memory_store",
+        "antiphon_file": "benchmarks.subjects.antiphon_file_store",
+        "antiphon_sqlite": "benchmarks.subjects.antiphon_sqlite_store",
+        "antiphon_postgres": "benchmarks.subjects.antiphon_postgres_store",
+        "sqlite_append": "benchmarks.subjects.sqlite_append_store",
+        "jsonl": "benchmarks.subjects.jsonl_store",
+        "json": "benchmarks.subjects.json_store",
+        "strands": "benchmarks.subjects.strands_store",
+        "openai_agents": "benchmarks.subjects.openai_agents_store",
+        "langgraph": "benchmarks.subjects.langgraph_store",
+    },
+    ours=("antiphon_memory", "antiphon_file", "antiphon_sqlite", "antiphon_postgres"),
+    base="sqlite_append",
+)
+
 IMPORT = Suite(
     name="import",
     title="What an import costs",
@@ -128,4 +227,4 @@ IMPORT = Suite(
     },
 )
 
-SUITES = {suite.name: suite for suite in (LIVE, SAVE, IMPORT)}
+SUITES = {suite.name: suite for suite in (LIVE, SAVE, STORE, IMPORT)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from benchmarks.child import Numbers
@@ -13,7 +13,6 @@ from benchmarks.run import Results
 from benchmarks.subject import Subject
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
-_OURS = "antiphon"
 
 
 def tables(
@@ -34,36 +33,56 @@ def tables(
         quick: Whether the numbers mean nothing.
     """
     versions = {subject.name: f"{subject.name} {subject.version}".strip() for subject in subjects}
-    parts = [f"{datetime.now(UTC):%Y-%m-%d}, {machine()}. In brackets: times what antiphon has."]
+    parts = [f"{datetime.now(UTC):%Y-%m-%d}, {machine()}."]
     if quick:
         parts.append("A quick run, which shows that everything runs. Its numbers mean nothing.")
     for suite in suites:
         measured = results[suite.name]
-        others = [name for name in measured if name != _OURS]
-        rows = [["", "target", versions.get(_OURS, _OURS), "met", *(versions[name] for name in others)]]
+        others = [name for name in measured if name not in suite.ours]
+        names = [*(name for name in suite.ours if name in measured), *others]
         figures = [figure for case in suite.cases for figure in case.figures]
-        rows += [
-            _row(figure, measured.get(_OURS, {}), [measured[name] for name in others], quick=quick)
-            for figure in figures
-            if any(figure.key in numbers for numbers in measured.values())
-        ]
-        parts += [f"### {suite.title}", _aligned(rows)]
+        figures = [figure for figure in figures if any(figure.key in numbers for numbers in measured.values())]
+        if len(suite.ours) == 1:
+            rows = [
+                ["", "target", versions.get(suite.ours[0], suite.ours[0]), "met", *(versions[name] for name in others)]
+            ]
+        else:
+            rows = [["", "target", *(versions[name] for name in names)]]
+        rows += [_row(suite, figure, names, measured, quick=quick) for figure in figures]
+        parts += [f"### {suite.title}", _told(suite), _aligned(rows)]
     if absent:
         parts.append("\n".join(f"Skipped: {name}: {reason}" for name, reason in absent.items()))
     return "\n\n".join(parts)
 
 
-def _row(figure: Figure, ours: Numbers, others: Sequence[Numbers], *, quick: bool) -> list[str]:
-    sign = "≥" if figure.at_least else "≤"
-    target = "" if figure.target is None else f"{sign} {number(figure.target)} {figure.unit}".strip()
-    own = ours.get(figure.key)
-    met = None if own is None or quick else figure.met(own)
-    cells = [figure.label, target, _cell(figure, own), "" if met is None else "yes" if met else "**no**"]
-    for numbers in others:
-        value = numbers.get(figure.key)
-        ratio = f" ({number(value / own)}×)" if value is not None and own else ""
-        cells.append(_cell(figure, value) + ratio)
+def _told(suite: Suite) -> str:
+    told = f"In brackets: times what {suite.base} has."
+    return told if len(suite.ours) == 1 else f"{told} Bold: a target that is not met."
+
+
+def _row(
+    suite: Suite, figure: Figure, names: Sequence[str], measured: Mapping[str, Numbers], *, quick: bool
+) -> list[str]:
+    cells = [figure.label, _target(figure)]
+    base = measured.get(suite.base, {}).get(figure.key)
+    for name in names:
+        value = measured[name].get(figure.key)
+        cell = _cell(figure, value)
+        if value is not None and base and name != suite.base and figure.unit != "×":
+            cell += f" ({number(value / base)}×)"
+        met = None if value is None or quick or name not in suite.ours else figure.met(value, measured)
+        if len(suite.ours) > 1:
+            cells.append(f"**{cell}**" if met is False else cell)
+        else:
+            cells += [cell, "" if met is None else "yes" if met else "**no**"] if name in suite.ours else [cell]
     return cells
+
+
+def _target(figure: Figure) -> str:
+    if figure.target is None:
+        return ""
+    unit = figure.unit if figure.of is None else f"× {figure.of}"
+    return f"{'≥' if figure.at_least else '≤'} {number(figure.target)} {unit}".strip()
 
 
 def _cell(figure: Figure, value: float | None) -> str:
@@ -72,6 +91,8 @@ def _cell(figure: Figure, value: float | None) -> str:
 
 def number(value: float) -> str:
     """Two or three digits are all that a measurement is worth."""
+    if value == 0:
+        return "0"
     size = abs(value)
     return f"{value:,.0f}" if size >= 10 else f"{value:.1f}".removesuffix(".0") if size >= 1 else f"{value:.2g}"
 

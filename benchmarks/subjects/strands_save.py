@@ -32,14 +32,16 @@ class SilentModel(Model):
         yield {}
 
 
+def agent(saved_by: SnapshotSessionManager | None) -> Any:
+    """An agent that is saved by this, and restored when it was there before."""
+    return Agent(model=SilentModel(), session_manager=saved_by, agent_id="agent", callback_handler=None)
+
+
 async def stall(*, quick: bool) -> Numbers:
     with tempfile.TemporaryDirectory() as folder:
 
         def manager() -> SnapshotSessionManager:
             return SnapshotSessionManager("talk", storage=LocalFileStorage(folder))
-
-        def agent(saved_by: SnapshotSessionManager) -> Any:
-            return Agent(model=SilentModel(), session_manager=saved_by, agent_id="agent", callback_handler=None)
 
         saved_by = manager()
         yesterday = agent(saved_by)
