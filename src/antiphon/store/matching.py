@@ -16,7 +16,7 @@ from antiphon.store.lines import Piece
 # A slice of work in microseconds, as estimated from what was measured on a slow core: an event loop may be kept waiting
 # for 2 ms.
 _SLICE = 500.0
-_COMPARE = 0.6
+_COMPARE = 0.3
 _COPY = 12.0
 
 _BLOCK = 256  # messages compared by one `==`
@@ -108,7 +108,28 @@ def match(
         if spent >= _SLICE:
             spent = 0.0
             yield
+    _move_together(copies, len(known), found.pieces)
     return Matched(tuple(found.pieces), copies)
+
+
+def _move_together(copies: list[Any], known: int, pieces: list[Piece]) -> None:
+    """Copy a block that appending has just filled once more, in one go.
+
+    Comparing waits for memory more than for anything else. Copies that were made a turn at a time are scattered all over
+    it, and twice as slow to walk as those that lie together.
+    """
+    stop = len(copies) // _BLOCK * _BLOCK
+    is_appended = [piece.known for piece in pieces] == [0, None] and pieces[0].size == known
+    if is_appended and known < stop and len(copies) - known < _BLOCK:
+        copies[stop - _BLOCK : stop] = [_copied(copy) for copy in copies[stop - _BLOCK : stop]]
+
+
+def _copied(copy: Any) -> Any:
+    if isinstance(copy, dict):
+        return {key: _copied(value) for key, value in cast("dict[str, Any]", copy).items()}
+    if isinstance(copy, list):
+        return [_copied(value) for value in copy]  # pyright: ignore[reportUnknownVariableType]
+    return copy
 
 
 class _Pieces:
