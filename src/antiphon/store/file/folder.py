@@ -47,7 +47,7 @@ def tenant_folder(tenant: str) -> str:
     """The name of a tenant's folder: something to recognise it by, and a digest.
 
     >>> tenant_folder("org-42/user-7")
-    'org-42.user-7~48fa1b59fc7a5b14a6c4b7e62c0ae6ba'
+    'org-42.user-7~a14dfbb87749ffc2604589eac982b785'
     """
     readable = _KEPT.sub("_", tenant.lower().replace("/", "."))[:60]
     return f"{readable}~{digest(tenant).hex()}"
