@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,7 +12,19 @@ from hypothesis import strategies as st
 from antiphon.content import text_of
 from antiphon.conversation.history import INAUDIBLE, TRANSCRIPT_WAIT_S
 from antiphon.conversation.repair import problems
-from antiphon.events import BidiResponseStopEvent, BidiTranscriptStartEvent, BidiTranscriptStopEvent
+from antiphon.events import (
+    BidiAudioStartEvent,
+    BidiAudioStopEvent,
+    BidiReasoningDeltaEvent,
+    BidiReasoningStartEvent,
+    BidiReasoningStopEvent,
+    BidiResponseStopEvent,
+    BidiTextDeltaEvent,
+    BidiTextStartEvent,
+    BidiTextStopEvent,
+    BidiTranscriptStartEvent,
+    BidiTranscriptStopEvent,
+)
 from tests.conversation.talk import Talk
 
 
@@ -77,7 +90,7 @@ class Speaker:
                 self.talk.event(BidiTranscriptStopEvent(role="user", content_id=key))
 
     def take(self, number: int, turn: Turn) -> None:
-        style, talk = self.style, self.talk
+        talk = self.talk
         talk.conversation.sound_in = True  # the microphone is always on
         if turn.asked != "greeting":
             self.user(number, begin=True, words=turn.asked == "before")
@@ -172,19 +185,194 @@ def test_what_was_said_comes_out_in_order_whatever_the_model_leaves_out(talk):
     assert not speaker.talk.conversation.open
 
 
-@pytest.mark.parametrize("label", ["u", ""])
-def test_words_slower_than_the_answer_stay_together(label):
+@pytest.mark.parametrize(("label", "hears_stop"), [("u", False), ("u", True), ("", True)])
+def test_words_slower_than_the_answer_stay_together(label, hears_stop):
     talk = Talk()
+    if hears_stop:
+        talk.hear("good morning", label)
+        talk.wait(1)
+        talk.messages.clear()
     talk.hearing(label)
     talk.words("I would", label)
     talk.say("r", "two words")
     talk.wait(5)
-    assert talk.texts == ["u: I would", "a: two words"] or not label
+    assert talk.texts == ["u: I would", "a: two words"]
     talk.words(" like", label)
     talk.words(" tea", label)
     talk.wait(1)
-    assert talk.texts[-2:] == ["u: I would like tea", "a: two words"] or not label
+    assert talk.texts == ["u: I would like tea", "a: two words"]
     talk.words(", please", label)
+    if hears_stop:
+        talk.event(BidiTranscriptStopEvent(role="user", content_id=label))
     talk.close()
-    if label:
-        assert talk.texts == ["u: I would like tea, please", "a: two words"]
+    assert talk.texts == ["u: I would like tea, please", "a: two words"]
+
+
+def test_where_neither_ids_nor_ends_are_told_words_after_an_answer_are_another_question():
+    talk = Talk()
+    talk.words("what is it", "")
+    talk.say("r1", "one thing")
+    talk.wait(5)
+    talk.words("and then", "")
+    talk.say("r2", "another thing")
+    talk.wait(5)
+    assert talk.texts == ["u: what is it", "a: one thing", "u: and then", "a: another thing"]
+
+
+def test_a_stop_event_without_a_beginning_begins_nothing():
+    talk = Talk()
+    talk.event(BidiTranscriptStopEvent(content_id="x"))
+    talk.event(BidiTextStopEvent(content_id="x"))
+    talk.event(BidiTranscriptStopEvent(role="user", content_id="x"))
+    assert talk.conversation.at_boundary
+    assert not talk.conversation.open
+
+
+def test_noise_owes_no_answer():
+    talk = Talk()
+    talk.hearing()
+    assert not talk.conversation.at_boundary
+    talk.heard("")
+    assert talk.conversation.at_boundary
+    talk.type("hello")
+    talk.hear("")
+    assert not talk.conversation.at_boundary  # the typed text waits for one
+
+
+@pytest.mark.parametrize("spoken_to", [False, True])
+def test_the_last_words_of_an_answer_find_it_after_its_end(spoken_to):
+    talk = Talk()
+    talk.begin("r")
+    talk.event(BidiTranscriptStartEvent(content_id="a"))
+    talk.write("once upon", "a")
+    talk.sound("r", 1000)
+    talk.end("r")
+    talk.write(" a time", "a")
+    talk.wait(1.1)
+    assert talk.texts == ["a: once upon a time"]
+    if spoken_to:
+        talk.hearing()
+    talk.write(" there", "a")
+    talk.write(" was", "a")
+    talk.event(BidiTranscriptStopEvent(content_id="a"))
+    if spoken_to:
+        talk.heard("stop")
+    assert talk.texts == ["a: once upon a time there was"] + ["u: stop"] * spoken_to
+    assert "interrupted" not in talk.messages[0]["metadata"]
+    assert talk.conversation.at_boundary != spoken_to
+
+
+def test_a_transcript_that_comes_wholly_after_its_sound_is_that_of_the_sound():
+    talk = Talk()
+    talk.begin("r")
+    talk.sound("r", 4000)
+    talk.end("r")
+    talk.wait(1)
+    talk.write("one two three", "late")
+    talk.write(" four five six", "late")
+    talk.cut()
+    assert talk.texts == ["a: one"]
+
+
+def test_the_last_words_of_an_answer_that_was_cut_change_how_much_of_it_a_quarter_is():
+    talk = Talk()
+    talk.begin("r")
+    talk.write("one two", "a")
+    talk.sound("r", 4000)
+    talk.end("r")
+    talk.wait(1)
+    talk.cut()
+    assert talk.texts == []
+    talk.type("wait")
+    talk.write(" three four five six", "a")
+    talk.wait(1)
+    assert talk.texts == ["a: one", "u: wait"]
+
+
+@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("reasoning", [False, True])
+def test_text_whose_end_is_not_told_ends_with_its_response(stop, reasoning):
+    talk = Talk()
+    start, delta, end = (
+        (BidiReasoningStartEvent, BidiReasoningDeltaEvent, BidiReasoningStopEvent)
+        if reasoning
+        else (BidiTextStartEvent, BidiTextDeltaEvent, BidiTextStopEvent)
+    )
+    talk.begin("r")
+    talk.event(start(content_id="t"))
+    talk.event(delta(delta="a note", content_id="t"))
+    talk.end("r")
+    assert len(talk.messages) == 1
+    talk.type("thanks")
+    talk.event(delta(delta=" of mine", content_id="t"))
+    if stop:
+        talk.event(end(content_id="t"))
+        assert "a note of mine" in {getattr(event, "text", "") for event in talk.emitted}
+    talk.wait(1)
+    block = talk.messages[0]["content"][0]
+    text = block["reasoningContent"]["reasoningText"]["text"] if reasoning else block["text"]
+    assert text == "a note of mine"
+    assert talk.texts[1:] == ["u: thanks"]
+    assert "interrupted" not in talk.messages[0].get("metadata", {})
+    assert talk.conversation.responding is None
+
+
+NEWS = {
+    "response start": lambda talk: talk.begin("new"),
+    "audio start": lambda talk: talk.event(BidiAudioStartEvent()),
+    "transcript start": lambda talk: talk.event(BidiTranscriptStartEvent(content_id="n")),
+    "text start": lambda talk: talk.event(BidiTextStartEvent(content_id="n")),
+    "user's words": lambda talk: talk.hear("stop"),
+    "typed": lambda talk: talk.type("stop"),
+    "results": lambda talk: talk.do(talk.conversation.said([{"role": "user", "content": [{"text": "-"}]}], talk.now)),
+    "silence": lambda talk: talk.wait(0.5),
+    "audio stop": lambda talk: talk.event(BidiAudioStopEvent()),
+}
+
+
+@pytest.mark.parametrize("news", NEWS)
+def test_sound_without_a_label_belongs_to_the_answer_that_was_cut_until_something_new_begins(news):
+    talk = Talk()
+    talk.write("one two three")
+    talk.sound("", 1500)
+    old = talk.conversation.responding
+    talk.wait(0.6)
+    assert talk.cut() == ["response-1"]
+    talk.wait(0.4)
+    assert talk.conversation.speech("", talk.now) is old
+    talk.wait(0.4)
+    assert talk.conversation.speech("", talk.now) is old  # still on its way
+    talk.write(" four")
+    assert talk.conversation.responding is None
+    NEWS[news](talk)
+    talk.write("new words")
+    assert talk.conversation.speech("", talk.now) is talk.conversation.responding is not old
+    talk.sound("", 500)
+    talk.close()
+    assert talk.texts[0] == "a: one"
+
+
+@given(st.text("a\U0001f600é\ud83d\ude00 ", max_size=12), st.lists(st.integers(0, 24), max_size=4))
+def test_text_can_always_be_stored_however_its_characters_are_cut(text, cuts):
+    halves = [half for char in text for half in _halves(char)]
+    edges = sorted({0, len(halves), *(cut for cut in cuts if cut <= len(halves))})
+    pieces = ["".join(halves[begin:end]) for begin, end in itertools.pairwise(edges)]
+    talk = Talk()
+    talk.begin("r")
+    talk.event(BidiTextStartEvent())
+    talk.event(BidiTranscriptStartEvent(content_id="s"))
+    for piece in pieces:
+        talk.words(piece)
+        talk.write(piece, "s")
+        talk.event(BidiTextDeltaEvent(delta=piece))
+    talk.close()
+    for message in talk.messages:
+        stored = text_of(message).encode().decode()
+        if message["role"] == "user" and stored != INAUDIBLE:
+            joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            assert stored == joined
+
+
+def _halves(char):
+    pair = char.encode("utf-16-le", "surrogatepass")
+    return [pair[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(pair), 2)]

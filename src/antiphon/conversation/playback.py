@@ -42,7 +42,7 @@ class Playback:
     """The sound of one response on its way to the ear.
 
     Attributes:
-        delivered_ms: Sound that was handed out, or dropped where it would have been.
+        given_ms: Sound that was handed out.
         gap_ms: Where the first sound was dropped.
         reported_ms: What the loudspeaker says it has played.
         progress_at: When something was last done about it.
@@ -56,15 +56,15 @@ class Playback:
         "_reported_at",
         "_turn_at",
         "_turn_ms",
-        "delivered_ms",
         "gap_ms",
+        "given_ms",
         "progress_at",
         "reported_ms",
         "silenced_at",
     )
 
     def __init__(self, now: float, loudspeaker: Loudspeaker | None = None) -> None:
-        self.delivered_ms = 0.0
+        self.given_ms = 0.0
         self.gap_ms: float | None = None
         self.reported_ms: float | None = None
         self.progress_at = now
@@ -81,18 +81,15 @@ class Playback:
         if self._handed_at is None:
             self._handed_at = now
             self._turn_at = self._loudspeaker.add(self, now)
-        else:  # `until`, without the calls: this is done for each piece of sound
-            given_ms = self.delivered_ms - self._lost_ms
-            if self._turn_at + (given_ms - self._turn_ms) / 1000 < now:
-                self._turn_at, self._turn_ms = now, given_ms
-        self.delivered_ms += ms
+        elif self._turn_at + (self.given_ms - self._turn_ms) / 1000 < now:  # `until`, without the call
+            self._turn_at, self._turn_ms = now, self.given_ms
+        self.given_ms += ms
         self.progress_at = now
 
     def lose(self, ms: float) -> None:
         """`ms` of sound, the next that would have been handed out, were dropped instead."""
         if self.gap_ms is None:
-            self.gap_ms = self.delivered_ms
-        self.delivered_ms += ms
+            self.gap_ms = self.given_ms
         self._lost_ms += ms
 
     def report(self, ms: float, now: float) -> None:
@@ -105,7 +102,7 @@ class Playback:
             self.reported_ms = ms
             self._reported_at = self.progress_at = now
             if self.silenced_at is None:
-                self._turn_at, self._turn_ms = now, min(ms, self._given_ms)
+                self._turn_at, self._turn_ms = now, min(ms, self.given_ms)
                 self._loudspeaker.move(self, now)
 
     def follow(self, end: float, now: float) -> None:
@@ -121,15 +118,16 @@ class Playback:
         self._loudspeaker.move(self, now)
 
     @property
-    def _given_ms(self) -> float:
-        return self.delivered_ms - self._lost_ms
+    def delivered_ms(self) -> float:
+        """Sound that was handed out, or dropped where it would have been."""
+        return self.given_ms + self._lost_ms
 
     @property
     def until(self) -> float:
         """When what was handed out will have been played, or was silenced."""
         if self.silenced_at is not None:
             return self.silenced_at
-        return self._turn_at + (self._given_ms - self._turn_ms) / 1000
+        return self._turn_at + (self.given_ms - self._turn_ms) / 1000
 
     def position_ms(self, now: float) -> float:
         """How far it was played: as reported, else as far as time and what was handed out allow."""
@@ -138,7 +136,7 @@ class Playback:
         if self._handed_at is None:
             return 0.0
         since = (now if self.silenced_at is None else min(now, self.silenced_at)) - self._turn_at
-        played = min(self._turn_ms + max(0.0, since) * 1000, self._given_ms)
+        played = min(self._turn_ms + max(0.0, since) * 1000, self.given_ms)
         if self.gap_ms is not None and played > self.gap_ms:
             played += self._lost_ms
         return played
