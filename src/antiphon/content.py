@@ -276,11 +276,22 @@ def _media(kind: type[ImageBlock | AudioDelta], value: Any) -> ImageBlock | Audi
 
 
 def _tool_use(value: Any) -> ToolUseBlock:
-    return ToolUseBlock(value["toolUseId"], value["name"], value["input"])
+    fields = _fields("toolUse", value, ("toolUseId", "name", "input"))
+    return ToolUseBlock(fields["toolUseId"], fields["name"], fields["input"])
 
 
 def _tool_result(value: Any) -> ToolResultBlock:
-    return ToolResultBlock(value["toolUseId"], value["status"], value["content"])
+    fields = _fields("toolResult", value, ("toolUseId", "status", "content"))
+    return ToolResultBlock(fields["toolUseId"], fields["status"], fields["content"])
+
+
+def _fields(kind: str, value: object, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidTypeError(f"invalid input | {kind} wants a dict of {', '.join(names)}, got {short_repr(value)}")
+    fields = cast("dict[str, Any]", value)
+    if missing := [name for name in names if name not in fields]:
+        raise InvalidTypeError(f"invalid input | {kind} wants {', '.join(names)}; it has no {missing[0]!r}")
+    return fields
 
 
 _READERS: dict[str, Any] = {
