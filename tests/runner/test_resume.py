@@ -131,6 +131,19 @@ async def test_reading_a_row_runs_nothing():
         await Runner(makes()).get_snapshot(output.snapshot_id)
 
 
+async def test_a_session_is_read_as_a_tree():
+    runner = Runner(makes("Root.", "A.", "B."), store=InMemorySessionStore())
+    root = await runner.run("root")
+    one = await runner.run("a", snapshot_id=root.snapshot_id)
+    other = await runner.run("b", snapshot_id=root.snapshot_id)
+    tree = await runner.tree(root.session_id)
+    assert [(depth, row.snapshot_id) for depth, row in tree.walk()] == [
+        (0, root.snapshot_id),
+        (1, one.snapshot_id),
+        (1, other.snapshot_id),
+    ]
+
+
 async def test_a_branch_is_a_session_of_its_own():
     store = InMemorySessionStore()
     runner = Runner(makes("Root.", "Here.", "There."), store=store)

@@ -26,8 +26,8 @@ from antiphon.runner import (
     StateType,
     TurnEnd,
     TurnInput,
-    apply_patch,
 )
+from antiphon.snapshot.patch import apply_patch
 from antiphon.store import InMemorySessionStore
 from antiphon.testing import Answer, ScriptedModel
 from antiphon.tools.context import ToolContext

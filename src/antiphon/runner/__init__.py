@@ -2,7 +2,6 @@
 
 from antiphon.runner.inputs import Respond, Restart, Resume, TurnInput
 from antiphon.runner.outputs import ArtifactChunk, CustomPatch, ModelChunk, RunChunk, RunError, RunOutput, TurnEnd
-from antiphon.runner.patches import apply_patch
 from antiphon.runner.presenting import StateTransform, TransformContext
 from antiphon.runner.runner import Runner
 from antiphon.runner.state_type import StateType
@@ -23,5 +22,4 @@ __all__ = [
     "TransformContext",
     "TurnEnd",
     "TurnInput",
-    "apply_patch",
 ]

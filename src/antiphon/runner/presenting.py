@@ -21,7 +21,7 @@ from antiphon.runner.outputs import (
     RunOutput,
     TurnEnd,
 )
-from antiphon.runner.patches import diff, whole
+from antiphon.snapshot.patch import make_patch
 
 Purpose = Literal["snapshot", "output", "state", "chunk"]
 
@@ -130,8 +130,10 @@ class Presenter:
         view = await self._shaped({"state": told.state})
         if view is None or "state" not in view:
             return None
-        patch = diff(self._shown, view["state"]) if self._is_based else whole(view["state"])
-        self._shown, self._is_based = view["state"], True
+        before, self._shown = self._shown, view["state"]
+        whole = [{"op": "replace", "path": "", "value": self._shown}]
+        patch = make_patch(before, self._shown) if self._is_based else whole
+        self._is_based = True
         return CustomPatch(patch) if patch else None
 
     async def _shaped(self, view: dict[str, Any]) -> dict[str, Any] | None:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from antiphon.clock import Clock
-from antiphon.errors import InvalidInputError, NotResumableError, SnapshotNotFoundError
+from antiphon.errors import InvalidInputError, NotResumableError, NotSupportedError, SnapshotNotFoundError
 from antiphon.ids import check_id, new_uuid7
 from antiphon.runner.outputs import RunError
 from antiphon.runner.presenting import StateTransform, TransformContext, shaped, shaped_error
-from antiphon.store.base import SessionSnapshot, SessionStore, SnapshotMetadataReader, with_expiry
+from antiphon.store.base import SessionCatalogue, SessionSnapshot, SessionStore, SnapshotMetadataReader, with_expiry
+from antiphon.store.lineage import SnapshotTree, session_tree, tree_of
 
 _SHOWN = ("messages", "state", "artifacts", "interrupt_state", "state_version")
 
@@ -99,6 +100,18 @@ class Reader:
             journal=None,
             error=None if told is None else told.to_dict(),
         )
+
+    async def tree(self, session_id: str) -> SnapshotTree:
+        """A session as a tree, its rows as they may leave.
+
+        Raises:
+            NotSupportedError: If the store lists no rows.
+            StateTransformError: If a row could not be shaped.
+        """
+        if not isinstance(self.store, SessionCatalogue):
+            raise NotSupportedError(f"{type(self.store).__name__} lists no rows, and so tells no tree")
+        tree = await session_tree(self.store, check_id("session_id", session_id))
+        return tree_of(session_id, [await self.shown(row, metadata_only=True) for row in tree.rows])
 
     async def branch(self, snapshot_id: str, new_session_id: str | None) -> SessionSnapshot:
         """Begin a session of its own with the state of a row.

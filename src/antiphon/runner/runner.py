@@ -32,6 +32,7 @@ from antiphon.runner.run import Run, RunSetup
 from antiphon.runner.state_type import StateType, state_type_of
 from antiphon.runner.waiting import settled
 from antiphon.store.base import IdempotencyReader, SessionLease, SessionSnapshot, SessionStore
+from antiphon.store.lineage import SnapshotTree
 
 Durability = Literal["strict", "best_effort"]
 OnConflict = Literal["reject", "queue", "fork"]
@@ -252,6 +253,16 @@ class Runner:
             SessionConflictError: If the new session is there already.
         """
         return await self._reading().branch(snapshot_id, new_session_id)
+
+    async def tree(self, session_id: str) -> SnapshotTree:
+        """A session as a tree: its rows without their state, and what descends from what.
+
+        Raises:
+            StateManagementError: If the client keeps the sessions.
+            NotSupportedError: If the store lists no rows.
+            StateTransformError: If a row could not be shaped.
+        """
+        return await self._reading().tree(session_id)
 
     def _reading(self) -> Reader:
         if self._reader is None:
