@@ -8,6 +8,7 @@ plain form, `block_from` the way back.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from reprlib import repr as short_repr
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
@@ -296,8 +297,8 @@ def _fields(kind: str, value: object, names: tuple[str, ...]) -> dict[str, Any]:
 
 _READERS: dict[str, Any] = {
     "text": TextBlock,
-    "image": lambda value: _media(ImageBlock, value),
-    "audio_delta": lambda value: _media(AudioDelta, value),
+    "image": partial(_media, ImageBlock),
+    "audio_delta": partial(_media, AudioDelta),
     "toolUse": _tool_use,
     "toolResult": _tool_result,
 }
