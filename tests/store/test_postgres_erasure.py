@@ -143,3 +143,30 @@ async def test_vacuum_removes_dead_rows_at_once(own_server):
             tables = {table for (table,) in connection.execute(vacuumed)}
             assert {"snapshots", "messages", "blobs", "masks"} <= tables
             assert connection.execute("SELECT count(*) FROM antiphon.scrubs").fetchone() == (0,)
+
+
+async def test_a_table_that_somebody_holds_is_rewritten_later(own_server, caplog):
+    async with PostgresSessionStore(own_server.dsn, erasure="rewrite") as store:
+        await tell(store)
+        with psycopg.connect(own_server.dsn) as holder:
+            holder.execute("LOCK TABLE antiphon.messages IN ROW SHARE MODE")
+            assert await store.redact("s", mask, part=mask_part) > 0
+            assert "not yet removed" in caplog.text
+            assert words(await found(store, "b")) == ["hi", "gone", "gone", "gone"]
+        await put(store, "x", row(session_id="t"))
+        assert not in_files(own_server)
+
+
+async def test_messages_before_a_window_go_when_nobody_holds_them_any_more(postgres_dsn, schema):
+    async with PostgresSessionStore(postgres_dsn, schema=schema) as store:
+        talk = said(*(f"{SECRET} {number}" for number in range(6)), *(f"stays {number}" for number in range(6)))
+        await put(store, "a", row(snapshot=snapshot(talk)))
+        await put(store, "b", row(1, parent_id="a", snapshot=snapshot([*talk[6:], *said("new")])))
+        report = await store.prune("s", keep=1)
+        assert (report.snapshot_ids, report.messages) == (("a",), 6)
+        held = copied(postgres_dsn, schema)
+        assert SECRET.encode() not in held
+        assert held.count(b"stays") == 6
+        assert words(await found(store, "b")) == [*(f"stays {number}" for number in range(6)), "new"]
+        await put(store, "c", row(2, parent_id="b", snapshot=snapshot([*talk[6:], *said("new", "newer")])))
+        assert words(await found(store, "c"))[-2:] == ["new", "newer"]

@@ -9,8 +9,11 @@ import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="the extra postgres is not installed")
 
-from antiphon.errors import SessionConflictError  # noqa: E402
+from antiphon.errors import MovedError, SessionConflictError  # noqa: E402
+from antiphon.store.backend import Job, SessionMark  # noqa: E402
 from antiphon.store.postgres import PostgresSessionStore  # noqa: E402
+from antiphon.store.postgres.backend import PostgresBackend  # noqa: E402
+from antiphon.store.record import Record, Row  # noqa: E402
 from antiphon.testing.store_suite.support import becomes, found, put, row, said, snapshot, words  # noqa: E402
 
 # Each writer builds on the newest row that it knows of, until it has won so many times; told are its wins.
@@ -172,3 +175,39 @@ async def test_writers_of_two_sessions_that_want_one_id_or_one_key_have_one_winn
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["IdempotencyKeyError", "SessionSnapshot"]
     for store in stores:
         await asyncio.to_thread(store.close)
+
+
+async def test_a_key_belongs_to_its_tenant(postgres_dsn, schema):
+    async with PostgresSessionStore(postgres_dsn, schema=schema) as store:
+        views = [store.for_tenant(name) for name in ("one", "two")]
+        for view, name in zip(views, ("a", "b"), strict=True):
+            await put(view, name, row(idempotency_key="key"))
+        assert [(await view.get_snapshot_by_key("key")).snapshot_id for view in views] == ["a", "b"]
+        assert await store.get_snapshot_by_key("key") is None
+
+
+def test_an_id_that_another_sessions_writer_took_meanwhile_is_told_before_anything_is_written(postgres_dsn, schema):
+    mine, others = (backend_of(postgres_dsn, schema) for _ in range(2))
+
+    def add(session_id: str, between=lambda: None):
+        def work(tx) -> None:
+            assert tx.row("x") is None
+            tx.put_mark(session_id, SessionMark(0, b"salt"))
+            between()
+            tx.put_row(Row("x", session_id, 1, Record(status="completed", created_at=1)))
+
+        return work
+
+    def take() -> None:
+        [outcome] = others.write([Job("global", "t", add("t"))])
+        assert outcome.error is None
+
+    [outcome] = mine.write([Job("global", "s", add("s", take))])  # no hint that the id is new, so no lock on it
+    assert isinstance(outcome.error, MovedError)
+    assert mine.read("global", lambda view: (view.mark("s"), view.row("x").session_id)) == (None, "t")
+    mine.close()
+    others.close()
+
+
+def backend_of(dsn: str, schema: str) -> PostgresBackend:
+    return PostgresBackend(dsn, schema=schema, listen_dsn=None, poll_interval=5.0, erasure="vacuum")

@@ -36,6 +36,8 @@ _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _BEGIN_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _COMMIT = b"COMMIT"
 _ROLLBACK = b"ROLLBACK"
+_SET_PATIENCE = b"SET lock_timeout = '3s'"
+_RESET_PATIENCE = b"RESET lock_timeout"
 
 # How long a change waits for those before it; and how long one may be idle within: who hangs there holds up a session.
 _LIMITS = {"lock_timeout": "30s", "idle_timeout": "5min"}
@@ -282,13 +284,22 @@ class PostgresBackend:
                 _SCRUB_LOOK_S
             )  # most transactions are over by then; the rest wait for a later change
         if ripe:
-            full = sql.SQL("VACUUM (FULL) {}" if self._erasure == "rewrite" else "VACUUM {}")
-            for table in _HELD_WORDS:
-                connection.execute(full.format(sql.Identifier(self._schema, table)))
+            self._vacuum(connection)
             with connection.transaction():
                 connection.execute(self._enter)
                 execute(connection, STATEMENTS["drop_scrubs"], {"transactions": ripe})
         self._is_scrub_due = bool(self._asked(connection, "pending_scrubs"))
+
+    def _vacuum(self, connection: Connection) -> None:
+        # Whoever waits for a table to rewrite it makes all others wait behind him.
+        connection.execute(_SET_PATIENCE)
+        try:
+            vacuum = sql.SQL("VACUUM (FULL) {}" if self._erasure == "rewrite" else "VACUUM {}")
+            for table in _HELD_WORDS:
+                connection.execute(vacuum.format(sql.Identifier(self._schema, table)))
+        finally:
+            if not connection.closed:
+                connection.execute(_RESET_PATIENCE)
 
     def _asked(self, connection: Connection, name: str) -> Any:
         return next(iter(self._asked_all(connection, name)), None)
