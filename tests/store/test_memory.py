@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
 from antiphon.clock import Clock
 from antiphon.errors import SessionRowError
+from antiphon.jsonable import encode_json
 from antiphon.store import InMemorySessionStore, LineStore, SessionStore, open_store
 from antiphon.store.core import StoreCore
 from antiphon.store.memory import MemoryBackend
@@ -145,3 +147,55 @@ async def test_an_ordinary_turn_hands_over_its_own_messages_only():
     assert backend.handed[20:] == [1, 0, 0, 1]
     for name, count in (("r19", 3038), ("edit", 3038), ("drop", 3037), ("window", 2037), ("carried", 2038)):
         assert len(words(await found(store, name))) == count
+
+
+class Counted(dict[str, Any]):
+    """A message that knows how often messages were gone through entry by entry: comparing them does not."""
+
+    walked = 0
+
+    def items(self):
+        Counted.walked += 1
+        return super().items()
+
+
+async def test_an_ordinary_turn_copies_and_encodes_its_own_messages_only():
+    class Weighing(MemoryBackend):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bytes = 0
+
+        def write(self, jobs):
+            for job in jobs:
+                commit = getattr(job.work, "__self__", None)
+                self.bytes += sum(map(len, [*commit.fresh, *commit.grown]))
+            return super().write(jobs)
+
+    backend = Weighing()
+    store = LineStore(StoreCore(backend, name="test"))
+    history: list[Any] = [Counted(message) for message in said(*(f"m{n}" for n in range(10_000)))]
+    rows: dict[str, list[Any]] = {}
+
+    async def save(name: str) -> tuple[int, int]:
+        walked, size = Counted.walked, backend.bytes
+        parent = next(reversed(rows), None)
+        await put(store, name, row(len(rows), parent_id=parent, snapshot=snapshot(history)))
+        rows[name] = [dict(message) for message in history]
+        return Counted.walked - walked, backend.bytes - size
+
+    assert (await save("all"))[0] == 10_000
+    new = [Counted(message) for message in said("question", "answer")]
+    history += new
+    assert await save("turn") == (2, sum(len(encode_json(dict(message))) for message in new))
+    history[3] = Counted(said("", "", "", "edited")[3])
+    assert (await save("edit"))[0] == 1
+    del history[5_000]
+    assert await save("drop") == (0, 0)
+    history[:] = [Counted(message) for message in history]
+    assert await save("the same in other objects") == (0, 0)
+    history[:] = [Counted(message) for message in said("all", "new")]
+    assert (await save("replaced"))[0] == 2
+    for name, messages in rows.items():
+        loaded = (await found(store, name)).loaded()
+        assert loaded is not None
+        assert loaded.data["messages"] == messages

@@ -16,7 +16,7 @@ from antiphon.store.lines import Piece
 # A slice of work in microseconds, as estimated from what was measured on a slow core: an event loop may be kept waiting
 # for 2 ms.
 _SLICE = 500.0
-_COMPARE = 0.3
+_COMPARE = 0.6
 _COPY = 12.0
 
 _BLOCK = 256  # messages compared by one `==`

@@ -14,7 +14,7 @@ from antiphon.store.base import IN_FLIGHT, Change, SessionSnapshot, Tip
 from antiphon.store.changes import Commit
 from antiphon.store.core import KnownRows, Read, Steps, Write
 from antiphon.store.lines import Layout, Piece, lay_out
-from antiphon.store.matching import match
+from antiphon.store.matching import Matched, match
 from antiphon.store.messages import Origin, StoredMessages
 from antiphon.store.record import LARGE_MESSAGE, Row, body
 from antiphon.store.redaction import Masks
@@ -193,7 +193,10 @@ def _plan(
     mask = None if ground.masks is None else ground.masks.message
     is_private = isinstance(listed, StoredMessages)
     messages = (yield from listed.private()) if isinstance(listed, StoredMessages) else listed
+    found: Matched | None = None
     for row, length in ground.bases:
+        if found is not None:  # nothing was known: all of it has been copied, and redacted
+            messages, mask, is_private = found.copies, None, True
         origin = Origin(tenant, row.snapshot_id, row.revision, ground.redactions)
         try:
             stored = yield from _stored(known, row, origin)
@@ -204,7 +207,8 @@ def _plan(
         if any(piece.known is not None for piece in found.pieces):
             layout = lay_out(found.pieces, row.record.spans or (), length)
             return _Plan(StoredMessages(None, found.copies), row, layout, length)
-    found = yield from match(messages, [], path="snapshot.data.messages", mask=mask, is_private=is_private)
+    if found is None:
+        found = yield from match(messages, [], path="snapshot.data.messages", mask=mask, is_private=is_private)
     return _Plan(StoredMessages(None, found.copies), None, lay_out(found.pieces, (), None), 0)
 
 
