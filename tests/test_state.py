@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.errors import InvalidInputError, NotJsonError
+from antiphon.errors import InvalidInputError, InvalidTypeError, NotJsonError
 from antiphon.state import AgentState
 
 values = st.recursive(
@@ -92,3 +92,43 @@ def test_threads_do_not_lose_changes() -> None:
     for thread in threads:
         thread.join(30)
     assert (len(state.get()), state.version) == (800, 800)
+
+
+def test_an_update_reads_changes_and_writes_as_one_step():
+    state = AgentState({"count": 0})
+
+    def count():
+        for _ in range(200):
+            state.update(lambda data: {"count": data["count"] + 1})
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert state.get() == {"count": 800}
+
+
+def test_an_update_that_fails_changes_nothing():
+    async def wait(data):
+        return data
+
+    state = AgentState({"count": 0})
+    version = state.version
+    for wrong in (wait, lambda data: data.update(count=float("nan")), lambda _: [1]):
+        with pytest.raises((InvalidInputError, InvalidTypeError)):
+            state.update(wrong)
+    assert (state.get(), state.version) == ({"count": 0}, version)
+
+
+def test_a_watcher_is_told_every_change_in_its_order_until_it_ends():
+    state, seen = AgentState(), []
+    end = state.watch(seen.append)
+    state.set("a", 1)
+    state.update(lambda data: data.update(b=2))
+    state.delete("missing")
+    state.delete("a")
+    seen[0]["a"] = "changed"
+    end()
+    state.replace({"c": 3})
+    assert seen == [{"a": "changed"}, {"a": 1, "b": 2}, {"b": 2}]

@@ -62,7 +62,6 @@ class RunRows:
 
     Attributes:
         forked: Whether it met another run, and went on beside it.
-        last: The row that was sealed last; None: none was.
     """
 
     def __init__(
@@ -75,7 +74,6 @@ class RunRows:
         idempotency_key: str | None = None,
     ) -> None:
         self.forked = False
-        self.last: SessionSnapshot | None = None
         self._writer, self._clock = writer, clock
         self._branches, self._fork = branches, fork
         self._key = idempotency_key
@@ -143,7 +141,7 @@ class RunRows:
                 idempotency_key=key,
             )
 
-        row = self.last = await self._put(change, seal=True)
+        row = await self._put(change, seal=True)
         self._key = None
         return row
 

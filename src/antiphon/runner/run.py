@@ -261,6 +261,10 @@ class Run:
                 said: Message = answered.state["context"]["tool_use_message"]
                 return AgentResult("interrupt", said, interrupts=tuple(agent.interrupt_state.open()))
             prompt = answered.answers or prompt
+        elif agent.interrupt_state.activated and (questions := agent.interrupt_state.open()):
+            raise InvalidInputError(
+                f"{len(questions)} questions wait for an answer, the first is {questions[0].name!r}: give answers with resume="
+            )
         elif prompt is None and not self._goes_on():
             raise InvalidInputError(
                 "there is nothing to answer: the input is empty, and the model has had the last word"
