@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from antiphon.store.base import (
         ANY_TIP,
+        Change,
         IdempotencyReader,
         Lease,
         PruneReport,
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     from antiphon.store.memory import InMemorySessionStore
     from antiphon.store.messages import StoredMessages
     from antiphon.store.opening import open_store
+    from antiphon.store.plain import decode_row, encode_row, settled_row
     from antiphon.store.postgres.session_store import PostgresSessionStore
     from antiphon.store.sqlite.store import SQLiteSessionStore
     from antiphon.store.sync import SyncSessionStore
 else:
     _NAMES = {
         "ANY_TIP": "antiphon.store.base",
+        "Change": "antiphon.store.base",
         "FileSessionStore": "antiphon.store.file.store",
         "GenkitImport": "antiphon.store.genkit",
         "IdempotencyReader": "antiphon.store.base",
@@ -63,9 +66,12 @@ else:
         "SyncSessionStore": "antiphon.store.sync",
         "Tip": "antiphon.store.base",
         "add_usage": "antiphon.store.base",
+        "decode_row": "antiphon.store.plain",
+        "encode_row": "antiphon.store.plain",
         "import_genkit_folder": "antiphon.store.genkit",
         "open_store": "antiphon.store.opening",
         "session_tree": "antiphon.store.lineage",
+        "settled_row": "antiphon.store.plain",
         "snapshot_diff": "antiphon.store.lineage",
         "with_expiry": "antiphon.store.base",
     }
@@ -80,6 +86,7 @@ else:
 
 __all__ = [
     "ANY_TIP",
+    "Change",
     "FileSessionStore",
     "GenkitImport",
     "IdempotencyReader",
@@ -106,9 +113,12 @@ __all__ = [
     "SyncSessionStore",
     "Tip",
     "add_usage",
+    "decode_row",
+    "encode_row",
     "import_genkit_folder",
     "open_store",
     "session_tree",
+    "settled_row",
     "snapshot_diff",
     "with_expiry",
 ]
