@@ -131,3 +131,31 @@ def test_each_sentence_of_a_tools_phrases_is_taken_for_that_tool(data):
 def test_the_grammar_of_many_tools_stays_small():
     tools = [{**tool, "name": f"{tool['name']}_{number}"} for number in range(10) for tool in TOOLS]
     assert len(grammar(tools).jsgf) < 400_000
+
+
+@pytest.mark.parametrize(
+    ("name", "description"),
+    [
+        ("alarm", "Set an alarm."),
+        ("alarm", "Set an alarm. It rings until somebody turns it off."),
+        ("wake", "Set the alarm\n\nArgs:\n    hour: When."),
+    ],
+)
+def test_the_first_sentence_of_a_description_is_an_order_that_may_be_spoken(name: str, description: str) -> None:
+    tool = spec(name, description, hour=(Annotated[int, Field(ge=0, le=23)], ...), label=(Literal["work", "gym"], ...))
+    heard = grammar([tool])
+    for order in ("set an alarm for seven for work", "please set the alarm at seven", "set alarm for gym"):
+        assert heard.accepts(order)
+        decision = decide([{"role": "user", "content": [{"text": order}]}], [tool])
+        assert decision.calls or decision.ask
+    assert not heard.accepts("my grandmother bakes excellent bread")
+
+
+@pytest.mark.parametrize(
+    "description",
+    ["Weather.", "Get the weather.", "It is what one asks for when the weather is to be known."],
+)
+def test_a_description_that_is_no_short_order_adds_nothing_that_may_be_spoken(description: str) -> None:
+    named = spec("get_weather", "", city=(Literal["rome", "paris"], ...))
+    described = spec("get_weather", description, city=(Literal["rome", "paris"], ...))
+    assert grammar([described]).jsgf == grammar([named]).jsgf

@@ -16,6 +16,7 @@ from typing import Self
 from antiphon.audio import SAMPLE_BYTES, Frames, Resampler, bytes_for_ms, duration_ms
 from antiphon.errors import AgentStateError, AntiphonError, InvalidInputError, ModelError
 from antiphon.events import Word
+from antiphon.iothread import run_in_worker
 from antiphon.models.embedded.crosscheck import compare
 from antiphon.models.embedded.grammar import Grammar
 from antiphon.models.embedded.sphinx import (
@@ -316,7 +317,7 @@ class Ears:
         self._stop.set()
         self._inbox.put(None)
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            await run_in_worker(self._thread.join)
 
     def _run(self) -> None:
         error: AntiphonError | None = None

@@ -8,10 +8,14 @@ from antiphon.content import ToolSpec
 from antiphon.models.embedded.grammar import Choice, Optional, Part, Phrase
 from antiphon.models.embedded.mind import best_match
 from antiphon.models.embedded.slots import Slot, Tool, cues, fill, read_tool
-from antiphon.models.embedded.words import WEEKDAYS, Utterance, name_words, same_meaning, spoken_number
+from antiphon.models.embedded.words import STOP_WORDS, WEEKDAYS, Utterance, name_words, same_meaning, spoken_number
 
 _PLEASE = Optional("please")
 _ASKING = frozenset(("get", "show", "find", "list", "check", "tell", "look", "fetch", "read", "what"))
+
+_ARTICLES = ("a", "an", "the")
+_ARTICLE = Choice("article", _ARTICLES)
+_LONGEST_TITLE = 6
 
 _COMMON: tuple[Phrase, ...] = (
     ("hello", Optional("there")),
@@ -29,7 +33,7 @@ _COMMON: tuple[Phrase, ...] = (
         Optional(
             (
                 "about",
-                Choice("article", ("a", "an", "the")),
+                _ARTICLE,
                 Choice("hero", ("dragon", "cat", "dog", "fox", "bear", "mouse", "owl", "horse", "princess", "king")),
             )
         ),
@@ -77,14 +81,14 @@ def _of_examples(tool: Tool) -> Iterator[Phrase]:
 
 
 def _of_names(tool: Tool) -> Iterator[Phrase]:
-    """What the tool's name asks for, then its slots, each once or twice, so that most orders of them are there.
+    """What the tool's name or description asks for, then its slots, each once or twice, so that most orders of them are there.
 
     One phrase with parts that may be left out, and not one for each order: the recogniser's time at the end of a
     sentence grows with the words of the grammar.
     """
     slots = [slot for slot in tool.slots if _value(slot, tool)]
     tail = [Optional(_slot_parts(slot, tool)) for slot in [*slots, *slots[:-1]]]
-    for head in _heads(tool):
+    for head in (*_heads(tool), *_titles(tool)):
         yield (_PLEASE, *head, *tail, _PLEASE)
 
 
@@ -96,7 +100,7 @@ def _heads(tool: Tool) -> Iterator[Phrase]:
     acts = [act for act in same_meaning(verb) if len(names) > 1 and not act.endswith(("ing", "ion"))]
     asks = ["what is", "what's", "how is", "tell me"] if verb in _ASKING else []
     alone = tuple(thing for thing in things if best_match(Utterance(thing), [tool]) is not None)
-    article = Optional((Choice("article", ("a", "an", "the")),))
+    article = Optional((_ARTICLE,))
     if acts or asks:
         yield (Choice("ask", (*acts, *asks)), article, Choice("thing", tuple(things)))
     if alone:
@@ -105,6 +109,16 @@ def _heads(tool: Tool) -> Iterator[Phrase]:
         yield (Choice("ask", tuple(f"what {thing}" for thing in things)), "is it")
     if "alarm" in tool.words:
         yield (Choice("ask", ("wake me",)), Optional("up"))
+
+
+def _titles(tool: Tool) -> Iterator[Phrase]:
+    """The first sentence of the description, where it is a short order that the name does not stand for already."""
+    content = [word for word in tool.title if word not in STOP_WORDS]
+    if len(content) < 2 or len(tool.title) > _LONGEST_TITLE or set(content) <= set(name_words(tool.name)):
+        return
+    if best_match(Utterance(" ".join(tool.title)), [tool]) is None:
+        return
+    yield tuple(Optional((_ARTICLE,)) if word in _ARTICLES else word for word in tool.title)
 
 
 def _of_switches(tool: Tool) -> Iterator[Phrase]:

@@ -93,6 +93,7 @@ class Tool:
     Attributes:
         name: As the model must call it.
         words: What the words of its name mean.
+        title: The words of its description's first sentence.
         described: What the words of its description mean.
         examples: Sentences that call it.
         slots: Its parameters.
@@ -100,6 +101,7 @@ class Tool:
 
     name: str
     words: tuple[str, ...]
+    title: tuple[str, ...]
     described: frozenset[str]
     examples: tuple[str, ...]
     slots: tuple[Slot, ...]
@@ -131,6 +133,7 @@ def read_tool(spec: ToolSpec) -> Tool:
     return Tool(
         name=spec["name"],
         words=tuple(meaning(word) for word in name_words(spec["name"])),
+        title=tuple(Utterance(re.split(r"[.:;]\s|\n", first.strip() + " ", maxsplit=1)[0]).words),
         described=frozenset(described),
         examples=examples,
         slots=tuple(slots),
@@ -275,7 +278,7 @@ def fill(tool: Tool, said: Utterance) -> Filling:
 
 def fill_answer(slot: Slot, said: Utterance) -> tuple[bool, Any]:
     """The value that an answer to a question for one slot gives: whether there is one, and it."""
-    alone = Tool(name="", words=(), described=frozenset(), examples=(), slots=(slot,))
+    alone = Tool(name="", words=(), title=(), described=frozenset(), examples=(), slots=(slot,))
     filling = fill(alone, said)
     if filling.refused:
         return False, None
