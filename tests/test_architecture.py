@@ -39,7 +39,19 @@ ROWS = [
 
 # Rules without a clock, chance, I/O or a loop: they get such things as arguments.
 PURE = [
-    *["errors", "jsonable", "content", "state", "artifacts", "turn", "events", "audio", "interrupts", "results", "sandbox"],
+    *[
+        "errors",
+        "jsonable",
+        "content",
+        "state",
+        "artifacts",
+        "turn",
+        "events",
+        "audio",
+        "interrupts",
+        "results",
+        "sandbox",
+    ],
     *["snapshot.*", "conversation.*"],
     *["store.lines", "store.matching", "store.messages", "store.record", "store.redaction", "store.retention"],
     *["store.leases", "store.tenants", "store.base"],

@@ -113,4 +113,3 @@ def _free_id(given: str | None, known: Collection[str]) -> str:
         end = f"-{number}"
         key = base[: LONGEST_ID - len(end)] + end
     return key
-
