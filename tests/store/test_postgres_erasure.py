@@ -117,16 +117,18 @@ async def test_tables_that_are_rewritten_leave_no_old_word_in_their_files(own_se
         assert not in_files(own_server)
 
 
-async def test_a_reader_of_the_old_words_delays_their_end_until_the_next_change(own_server):
+@pytest.mark.parametrize("reads", ["antiphon.messages", "pg_class"])
+async def test_a_reader_who_can_see_the_old_words_delays_their_end_until_the_next_change(own_server, reads):
     async with PostgresSessionStore(own_server.dsn, erasure="rewrite") as store:
         await tell(store)
         with psycopg.connect(own_server.dsn) as reader:
             reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            before = reader.execute("SELECT body FROM antiphon.messages ORDER BY line, seq").fetchall()
+            reader.execute(f"SELECT count(*) FROM {reads}")
             await store.redact("s", mask, part=mask_part)
-            assert reader.execute("SELECT body FROM antiphon.messages ORDER BY line, seq").fetchall() == before
             assert SECRET.encode() not in copied(own_server.dsn, "antiphon")
             assert in_files(own_server)
+            told = reader.execute("SELECT string_agg(body, '') FROM antiphon.messages").fetchone()[0]
+            assert SECRET.encode() in told
     async with PostgresSessionStore(own_server.dsn, erasure="rewrite") as store:  # another process, later
         await put(store, "x", row(session_id="t"))
         assert not in_files(own_server)

@@ -377,13 +377,15 @@ from antiphon.testing.store_suite.support import becomes, row
 store = PostgresSessionStore(sys.argv[1], schema=sys.argv[2])
 store.sync.save_snapshot("parent", becomes(row()))
 child = os.fork()
+name = "parent" if child else "child"
+for number in range(30):
+    store.sync.save_snapshot(f"{name}{number}", becomes(row(number, name)))
+    assert store.sync.get_latest_snapshot(name).snapshot_id == f"{name}{number}"
+store.close()
 if child == 0:
-    store.sync.save_snapshot("child", becomes(row(1)))
-    store.close()
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-assert store.sync.get_snapshot("child") is not None
-store.sync.save_snapshot("parent-again", becomes(row(2)))
+assert store.sync.get_snapshot("child29") is not None
 store.close()
 print("well")
 """
