@@ -8,6 +8,7 @@ import pytest
 
 from antiphon.agent.live import BidiAgent
 from antiphon.content import AudioDelta, BidiMessage, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from antiphon.conversation.journal import Journal, OpenCall
 from antiphon.conversation.repair import problems
 from antiphon.errors import (
     AgentStartedError,
@@ -17,13 +18,16 @@ from antiphon.errors import (
     ConnectionTimeoutError,
     InterruptError,
     InvalidInputError,
+    InvalidTypeError,
     ModelError,
     NotJsonError,
     StopError,
 )
 from antiphon.events import (
     BidiAudioDeltaEvent,
+    BidiBargeInEvent,
     BidiConnectionRestartEvent,
+    BidiConnectionWarningEvent,
     BidiResponseStartEvent,
     BidiToolUseBlocksEvent,
     BidiTranscriptDeltaEvent,
@@ -31,6 +35,7 @@ from antiphon.events import (
     BidiTranscriptStopEvent,
 )
 from antiphon.hooks.events import (
+    BidiAfterConnectionRestartEvent,
     BidiAgentStopEvent,
     BidiBeforeConnectionRestartEvent,
     JournalChangedEvent,
@@ -40,7 +45,18 @@ from antiphon.models.bidi import BidiModel
 from antiphon.session import SnapshotSessionManager
 from antiphon.snapshot.envelope import Snapshot
 from antiphon.storage import InMemoryStorage
-from antiphon.testing import CallTools, Expire, FaultStorage, Hear, Say, ScriptedBidiModel, Until, VirtualClock, Wait
+from antiphon.testing import (
+    CallTools,
+    Expire,
+    FaultStorage,
+    Hear,
+    Say,
+    ScriptedBidiModel,
+    Until,
+    VirtualClock,
+    Wait,
+    Write,
+)
 from antiphon.tools import ToolContext, tool
 
 SOUND = AudioDelta("pcm", {"bytes": b"\0\0"})
@@ -780,3 +796,186 @@ async def test_pieces_of_a_transcript_without_ids_make_one_message():
         )
         await clock.sleep(1)
     assert [text_of(message) for message in agent.messages] == []
+
+
+# What the second look found.
+
+
+async def test_a_late_report_puts_an_answer_in_its_place_or_takes_it_out():
+    agent, model, clock = caller([Say("one two three four", real_time=False)])
+    async with agent:
+        listening = asyncio.ensure_future(drain(agent))
+        agent.played("response-1", 0)
+        await clock.sleep(0.01)
+        agent.played("response-1", 0)
+        model.barge_in()
+        await clock.sleep(3)
+        await agent.send("and then")
+        assert [text_of(message) for message in agent.messages] == ["and then"]
+        agent.played("response-1", 700)
+        assert [text_of(message) for message in agent.messages] == ["one two", "and then"]
+        agent.played("response-1", 0)
+        assert [text_of(message) for message in agent.messages] == ["and then"]
+    await listening
+
+
+async def test_a_barge_in_that_names_an_old_answer_does_not_cut_the_new_one():
+    agent, model, clock = caller(
+        [Say("one two", response_id="r1"), Wait(1), Say("three four five six", response_id="r2")]
+    )
+    async with agent:
+        listening = asyncio.ensure_future(drain(agent))
+        await clock.sleep(2)
+        model.feed(BidiBargeInEvent(response_id="r1"))
+        await clock.sleep(5)
+    assert [text_of(message) for message in agent.messages] == ["one two", "three four five six"]
+    assert model.truncations == []
+    assert not any(isinstance(event, BidiBargeInEvent) for event in await listening)
+
+
+@pytest.mark.parametrize(
+    "moment", [BidiBeforeConnectionRestartEvent, BidiAfterConnectionRestartEvent, MessageAddedEvent]
+)
+async def test_a_hook_that_never_ends_does_not_keep_a_new_connection_shut(moment):
+    agent, model, clock = caller([Hear("hello"), Wait(1), Expire(), Until("audio"), Write("I hear you")])
+
+    async def never(event: object) -> None:
+        await asyncio.Event().wait()
+
+    agent.add_hook(never, moment)
+    await agent.start()
+    listening = asyncio.ensure_future(drain(agent))
+    await clock.sleep(15)
+    await agent.send(SOUND)
+    await clock.sleep(1)
+    assert model.sent == [SOUND]
+    assert [text_of(message) for message in agent.messages] == ["hello", "I hear you"]
+    with pytest.raises((AgentStateError, StopError)):
+        await agent.stop()
+    await listening
+
+
+async def test_calls_of_an_earlier_process_run_once_however_often_a_start_is_cancelled():
+    for steps in range(8):
+        ran: list[str] = []
+
+        def act(done: list[str] = ran) -> str:
+            """Do it."""
+            done.append("ran")
+            return "done"
+
+        act_alone = tool(repeatable=True)(act)
+        clock = VirtualClock()
+        agent = BidiAgent(ScriptedBidiModel(clock=clock), clock=clock, tools=[act_alone])
+        call = OpenCall({"toolUseId": "t1", "name": "act", "input": {}}, repeatable=True)
+        agent.load_journal(Journal(calls=(call,)))
+        starting = asyncio.ensure_future(agent.start())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await agent.stop()
+        async with agent:
+            await clock.sleep(1)
+        assert ran == ["ran"]
+        assert problems(agent.messages) == []
+        assert ids(agent) == ["t1"]
+
+
+async def test_a_tool_that_waited_to_be_written_down_does_not_start_after_a_cancel():
+    ran: list[str] = []
+
+    @tool
+    def act() -> str:
+        """Do it."""
+        ran.append("ran")
+        return "done"
+
+    agent, _, clock, storage = saved_caller([Until("text"), CallTools([("act", {})])], [act])
+    await agent.start()
+    storage.fail(times=3)
+    await agent.send("go")
+    await clock.sleep(0.2)
+    agent.cancel()
+    await clock.sleep(10)
+    await agent.stop()
+    assert ran == []
+    assert agent.messages[-1]["content"][0]["toolResult"]["content"] == [{"text": "cancelled"}]
+
+
+async def test_after_a_failure_nothing_runs_and_nothing_reconnects():
+    ran: list[str] = []
+
+    @tool
+    def act() -> str:
+        """Do it."""
+        ran.append("ran")
+        return "done"
+
+    agent, model, clock = caller([Hear("hello")], tools=[act], connection={"restart_after_s": 5})
+
+    def bad(event: MessageAddedEvent) -> None:
+        raise ModelError("no room")
+
+    agent.add_hook(bad)
+    await agent.start()
+    await clock.sleep(1)
+    model.feed(called(("t1", "act", {})))
+    await clock.sleep(60)
+    assert ran == []
+    assert len(model.starts) == 1
+    with pytest.raises(ModelError):
+        await agent.stop()
+
+
+async def test_a_provider_that_ends_the_connection_as_it_said_is_left_in_good_order():
+    agent, model, clock = caller([Say("word " * 30)])
+    async with agent:
+        await clock.sleep(0.5)
+        model.feed(BidiConnectionWarningEvent(time_left_s=60))
+        await clock.sleep(0.5)
+        model.end()
+        await clock.sleep(5)
+        await agent.send("still there?")
+    assert len(model.starts) == 2
+
+
+async def test_what_is_acknowledged_while_a_save_is_tried_again_is_saved():
+    agent, model, clock, storage = saved_caller([], [])
+    async with agent:
+        await agent.send("one")
+        storage.fail(times=1)
+        await agent.send("two")  # its save failed, and is tried again
+        gate = storage.hold()
+        clock.autojump = False
+        await clock.advance(1, wait_for_threads=False)
+        await gate.reached()
+        await agent.send("three")  # while the second attempt writes
+        gate.release()
+        clock.autojump = True
+        await clock.sleep(20)
+        at_rest = BidiAgent(
+            ScriptedBidiModel(clock=clock),
+            session_manager=SnapshotSessionManager("s", storage=storage.storage, clock=clock),
+        )
+        assert [text_of(message) for message in at_rest.messages] == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"messages": "x"},
+        {"messages": 5},
+        {"messages": [5]},
+        {"messages": [{"role": "user"}]},
+        {"hooks": 5},
+        {"session_manager": 5},
+        {"storage": 5},
+        {"name": 5},
+    ],
+    ids=str,
+)
+def test_arguments_of_wrong_types_are_refused_by_name(arguments):
+    (name,) = arguments
+    with pytest.raises(InvalidTypeError, match=name):
+        BidiAgent(ScriptedBidiModel(), **arguments)

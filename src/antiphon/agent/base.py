@@ -81,9 +81,11 @@ class BaseAgent(LocalAgent):
         Raises:
             InvalidIdError: If `agent_id` cannot name an agent.
             InvalidInputError: If `state` is neither an `AgentState` nor a dict of JSON.
+            InvalidTypeError: If another argument has a type that cannot be used.
             DuplicateToolError: If two tools have one name.
             ToolLoadError: If a tool cannot be loaded.
         """
+        _check_types(messages=messages, hooks=hooks, session_manager=session_manager, storage=storage, name=name)
         self.agent_id: str = check_id("agent_id", DEFAULT_ID if agent_id is None else agent_id)
         self.name: str = DEFAULT_NAME if name is None else name
         self.description: str | None = description
@@ -319,6 +321,25 @@ async def commit(agent: LocalAgent, *messages: Message) -> None:
     if agent.hooks.listens(MessageAddedEvent):
         for message in messages:
             await agent.hooks.invoke_callbacks_async(MessageAddedEvent(agent=agent, message=message))
+
+
+def _check_types(*, messages: object, hooks: object, session_manager: object, storage: object, name: object) -> None:
+    if messages is not None:
+        if not isinstance(messages, list):
+            raise InvalidTypeError(f"messages={messages!r} is not a list of messages")
+        entries = cast("list[object]", messages)
+        for index, message in enumerate(entries):
+            fields = cast("dict[str, object]", message) if isinstance(message, dict) else {}
+            if "role" not in fields or not isinstance(fields.get("content"), list):
+                raise InvalidTypeError(f"messages[{index}]={message!r} is not a dict with a role and a list of content")
+    if hooks is not None and not isinstance(hooks, (list, tuple)):
+        raise InvalidTypeError(f"hooks={hooks!r} is not a list of hook providers")
+    if session_manager is not None and not isinstance(session_manager, SessionManager):
+        raise InvalidTypeError(f"session_manager={session_manager!r} is not a SessionManager")
+    if storage is not None and not isinstance(storage, Storage):
+        raise InvalidTypeError(f"storage={storage!r} is not a Storage: it needs write, read, delete and list")
+    if name is not None and not isinstance(name, str):
+        raise InvalidTypeError(f"name={name!r} is not a string")
 
 
 def _state_from(state: object) -> AgentState:

@@ -24,7 +24,8 @@ from antiphon.agent.live_tools import CANCELLED_TEXT, LiveToolCall, LiveTools
 from antiphon.agent.supervisor import Supervisor
 from antiphon.clock import Clock
 from antiphon.content import BidiMessage, Block, Message, Messages, ToolResultBlock, ToolSpec, ToolUseBlock
-from antiphon.conversation.history import Commit, Conversation, Effect, Emit, Replace, Truncate
+from antiphon.conversation.effects import Commit, Effect, Emit, Insert, Remove, Replace, Truncate
+from antiphon.conversation.history import Conversation
 from antiphon.conversation.journal import Journal, OpenCall, call_ids, result_message
 from antiphon.errors import AgentNotStartedError, AgentStateError, AudioFormatError
 from antiphon.events import (
@@ -136,6 +137,7 @@ class LiveCall:
         """
         await self._life.start(
             opening=self.connection.open,
+            undo=self.connection.model.stop,
             begin=partial(self._begin, open_calls),
             closing=self._close,
             ended=partial(ended, self),
@@ -163,10 +165,17 @@ class LiveCall:
             self.connection.gate.close(error)
             self.do(self.conversation.disconnected(self._clock.now()))
             self.lanes.close(error)
+            if self._life.begun:
+                self.spawn(self.connection.halt())
 
     def told(self) -> None:
         """Somebody was told of the failure: `stop()` need not repeat it."""
         self._state.told = True
+
+    @property
+    def begun(self) -> bool:
+        """Whether it was ever open."""
+        return self._life.begun
 
     @property
     def ending(self) -> bool:
@@ -190,10 +199,10 @@ class LiveCall:
         try:
             self.lanes.silence()
             self.connection.gate.close(AgentNotStartedError("agent not started | call start before sending"))
-            await self.connection.halt()
+            await life.attempt("the connection", self.connection.halt())
             self._agent.cancel_signal.set()
-            await self.tools.cancel(CANCELLED_TEXT, 0, questions=False)
-            self.do(self.conversation.close(self._clock.now()))
+            await life.attempt("the tools", self.tools.cancel(CANCELLED_TEXT, 0, questions=False))
+            await life.attempt("the conversation", self._settle())
             await life.attempt("model.stop()", self.connection.model.stop())
             await life.attempt("a hook", self._commits.flush())
             stopped: BidiAgentStopEvent[BaseAgent] = BidiAgentStopEvent(agent=self._agent)
@@ -204,10 +213,15 @@ class LiveCall:
             self.lanes.close()
             self._commits.end()
 
+    async def _settle(self) -> None:
+        self.do(self.conversation.close(self._clock.now()))
+
     # What the model says.
 
     def take(self, event: OutputEvent) -> None:
         """Apply an event of the model. Never waits."""
+        if self.failure is not None or self._state.cancelled:
+            return
         if type(event) is BidiAudioDeltaEvent:
             self._take_sound(event)
             return
@@ -255,7 +269,9 @@ class LiveCall:
         self.lanes.put_audio(event, speech, ms)
 
     def _barge_in(self, event: BidiBargeInEvent, now: float) -> None:
-        effects, ids = self.conversation.cut(now)
+        if self.conversation.is_old(event.response_id, now):
+            return  # it names an answer that is over, and another one speaks
+        effects, ids = self.conversation.cut(now, event.response_id)
         if not event.response_id and ids:
             event = BidiBargeInEvent(response_id=ids[0])
         self.lanes.put_first(event)
@@ -352,6 +368,10 @@ class LiveCall:
                     self._commit(messages, waited)
                 case Replace(old, new):
                     self._replace(old, new)
+                case Insert(message, before):
+                    self._insert(message, before)
+                case Remove(message):
+                    self._remove(message)
                 case Emit(event):
                     self.lanes.put(event)
                 case Truncate():
@@ -376,6 +396,20 @@ class LiveCall:
             if messages[index] is old:
                 messages[index] = new
                 self._commits.post(MessageUpdatedEvent(agent=self._agent, message=new, index=index))
+                return
+
+    def _insert(self, message: Message, before: Message) -> None:
+        messages = self._agent.messages
+        at = next((index for index, known in enumerate(messages) if known is before), len(messages))
+        messages.insert(at, message)
+        self._commits.post(MessageAddedEvent(agent=self._agent, message=message))
+
+    def _remove(self, message: Message) -> None:
+        messages = self._agent.messages
+        for index in range(len(messages) - 1, -1, -1):
+            if messages[index] is message:
+                del messages[index]
+                self._commits.post(MessageUpdatedEvent(agent=self._agent, message=message, index=-1))
                 return
 
     def _recorded(self, calls: list[LiveToolCall]) -> None:

@@ -106,6 +106,7 @@ class Connection:
         "_short_lives",
         "_timer",
         "_undelivered",
+        "_warned",
         "gate",
         "generation",
         "model",
@@ -125,6 +126,7 @@ class Connection:
         self._restart: asyncio.Task[Any] | None = None  # the task that restarts, while one does
         self._began_at = 0.0
         self._short_lives = 0
+        self._warned = False
         self.gate = Gate()
         self.model = model
         self.generation = 0
@@ -148,7 +150,7 @@ class Connection:
 
     def begin(self) -> None:
         """Read and watch the time from now on."""
-        self._began_at = self._clock.now()
+        self._began_at, self._warned = self._clock.now(), False
         self._reader = self._call.spawn(self._read(self.generation))
         limit = self.model.get_connection_config().get("restart_after_s", 0)
         if limit and limit > 0:
@@ -269,6 +271,9 @@ class Connection:
                 raise
             return
         if self._alive(generation):
+            if self._warned:
+                self._timed_out(ConnectionTimeoutError("the provider ended the connection, as it had said it would"))
+                return
             raise ConnectionEndedError(f"the model {self.model.model_id!r} ended the connection")
 
     def _timed_out(self, error: ConnectionTimeoutError) -> None:
@@ -280,6 +285,7 @@ class Connection:
 
     def expect_end(self, time_left_s: float) -> None:
         """The provider says that it will end the connection: restart before it does."""
+        self._warned = True
         if time_left_s > 0 and self.model.get_connection_config().get("auto_restart", True):
             self.restart_within(0.0, max(0.0, time_left_s - 1.0))
 
@@ -302,7 +308,7 @@ class Connection:
         deadline = self._clock.now() + wait_s
         while not self._call.at_boundary and self._clock.now() < deadline:
             await self._clock.sleep(_BOUNDARY_POLL_S)
-        if self._restart is None:
+        if self._restart is None and self.gate.why is None:
             self._timer = None  # so that the restart does not cancel the task it runs in
             self._restart = asyncio.current_task()
             await self.restart("scheduled", None)
@@ -324,14 +330,16 @@ class Connection:
                 await within(self._clock, RESTART_BOUND_S, self._replace(error.restart_config if error else {}))
             except Exception as refused:  # noqa: BLE001 - whatever the model raises ends the call, below
                 failure = refused
-            await self._call.after_restart(reason, failure)
-            if failure is not None:
-                raise ConnectionEndedError(f"the connection could not be restarted: {failure}") from failure
-            if self.gate.why is None:
+            if failure is None and self.gate.why is None:
                 self.begin()
         finally:
             self._restart = None
-        self.gate.open()
+        if failure is None:
+            self.gate.open()
+        with suppress(TimeoutError):  # a slow hook does not keep the new connection shut
+            await within(self._clock, BEFORE_RESTART_S, self._call.after_restart(reason, failure))
+        if failure is not None:
+            raise ConnectionEndedError(f"the connection could not be restarted: {failure}") from failure
 
     async def _pause_after_short_lives(self, error: Exception | None) -> None:
         """Do not hammer a provider whose connections end as soon as they are open.

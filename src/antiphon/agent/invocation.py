@@ -380,6 +380,7 @@ class Invocation:
             self.cancellation.check()
             turn.started[key] = tool.repeatable
             await recorded(self._tell_journal, self._with.clock, repeatable=tool.repeatable)
+            self.cancellation.check()
 
         agent = self._with.agent
         try:
@@ -399,6 +400,7 @@ class Invocation:
             return
         except UnrecordedError:
             turn.results[key] = error_result(key, UNRECORDED_TEXT)
+            self._outlet.put({"tool_result": turn.results[key]})
             return
         if outcome.result is None:
             turn.started.pop(key, None)  # it runs again from its top when the answer is there

@@ -56,7 +56,9 @@ class EventLanes:
         self.error: BaseException | None = None
 
     def put(self, event: OutputEvent) -> None:
-        """Queue an event that is not sound."""
+        """Queue an event that is not sound. Nothing, once the lanes are closed."""
+        if self.closed:
+            return
         self._number += 1
         self._control.append((self._number, event))
         if self._waiters:

@@ -190,11 +190,11 @@ class BidiAgent(BaseAgent):
         )
         self._call = call
         await call.start([LiveToolCall.reopened(entry) for entry in self._open_calls], self._ended)
-        self._open_calls = ()
 
     def _ended(self, call: LiveCall) -> None:
         journal = call.journal()
-        self._mark, self._open_calls = journal.mark, journal.calls or self._open_calls
+        if call.begun:  # else what waits for a call goes on waiting
+            self._mark, self._open_calls = journal.mark, journal.calls
         self._call = None
 
     async def stop(self) -> None:

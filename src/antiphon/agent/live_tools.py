@@ -104,6 +104,7 @@ class LiveTools:
         "_interrupts",
         "_journal",
         "_known",
+        "_over",
         "_recorded",
         "_resend",
         "_run",
@@ -134,6 +135,7 @@ class LiveTools:
         self._idle = idle
         self._interrupts = interrupts
         self._known = known
+        self._over = False
         self._clock = clock
         self._finished: deque[LiveToolCall] = deque(maxlen=_REMEMBERED)
         self._groups: list[list[LiveToolCall]] = []
@@ -212,6 +214,8 @@ class LiveTools:
         async def starting(tool: AgentTool, _: ToolUse) -> None:
             call.started, call.repeatable = True, tool.repeatable
             await recorded(self._journal, self._clock, repeatable=tool.repeatable)
+            if self._over:
+                raise UnrecordedError
 
         try:
             outcome = await self._run(
@@ -223,7 +227,7 @@ class LiveTools:
                 on_refused=lambda tool_use, text: self._emit(ToolCancelEvent(tool_use=tool_use, message=text)),
             )
         except UnrecordedError:
-            self._finish(call, error_result(call.id, UNRECORDED_TEXT))
+            self._finish(call, error_result(call.id, CANCELLED_TEXT if self._over else UNRECORDED_TEXT))
             return
         if outcome.result is not None:
             self._finish(call, outcome.result)
@@ -266,6 +270,7 @@ class LiveTools:
             grace_s: Seconds to end by themselves.
             questions: Whether calls that wait for a person end, too.
         """
+        self._over = True
         if questions:
             for call in [call for call in self.calls.values() if call.waits]:
                 self._groups.append([call])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
@@ -60,6 +61,7 @@ class Supervisor:
         self,
         *,
         opening: Callable[[], Coroutine[Any, Any, None]],
+        undo: Callable[[], Coroutine[Any, Any, None]],
         begin: Callable[[], None],
         closing: Callable[[], Awaitable[None]],
         ended: Callable[[], None],
@@ -68,6 +70,7 @@ class Supervisor:
 
         Args:
             opening: Opens it; cancelled when the end is asked for meanwhile.
+            undo: Closes what `opening` opened, when it must not begin after all.
             begin: Called when it is open.
             closing: Closes what was begun; always.
             ended: Called when nothing of the call is left.
@@ -78,13 +81,15 @@ class Supervisor:
         """
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ready.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to ask for it
-        run = self._run(ready, opening, begin, closing)
+        run = self._run(ready, opening, undo, begin, closing)
         self._task = asyncio.create_task(run)  # noqa: TID251 - the supervised task
         self._task.add_done_callback(lambda _: ended())
         try:
             await asyncio.shield(ready)
         except asyncio.CancelledError:
             self.finish()  # nobody will call stop(): it closes by itself
+            with suppress(asyncio.CancelledError):  # whoever cancels twice does not want to wait
+                await asyncio.wait({self._task})
             raise
         except BaseException:
             await asyncio.wait({self._task})
@@ -94,13 +99,14 @@ class Supervisor:
         self,
         ready: asyncio.Future[None],
         opening: Callable[[], Coroutine[Any, Any, None]],
+        undo: Callable[[], Coroutine[Any, Any, None]],
         begin: Callable[[], None],
         closing: Callable[[], Awaitable[None]],
     ) -> None:
         _inside.set((*_inside.get(), self))
         self._context = copy_context()
         try:
-            if (refused := await self._open(opening())) is not None:
+            if (refused := await self._open(opening(), undo)) is not None:
                 ready.set_exception(refused)
                 return
             self.begun = True
@@ -115,7 +121,9 @@ class Supervisor:
             self.finish()
             await self._end_tasks()
 
-    async def _open(self, work: Coroutine[Any, Any, None]) -> Exception | None:
+    async def _open(
+        self, work: Coroutine[Any, Any, None], undo: Callable[[], Coroutine[Any, Any, None]]
+    ) -> Exception | None:
         refused: list[Exception] = []
 
         async def opening() -> None:
@@ -130,7 +138,12 @@ class Supervisor:
             task.cancel()
             await settle(self._clock, ABANDON_S, [task])
             return self._why_not or AgentStateError("the agent was stopped while it was starting")
-        return refused[0] if refused else None
+        if refused:
+            return refused[0]
+        if self._end.done():  # asked for in the moment in which it was open
+            await self.attempt("closing what was just opened", undo())
+            return self._why_not or AgentStateError("the agent was stopped while it was starting")
+        return None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` within the call; an error of it ends the call.

@@ -60,6 +60,7 @@ class Keeper:
         failures: Saves that failed in a row.
         checkpoint_owed: Whether a trigger fired and its checkpoint could not be written yet.
         warned: Whether somebody was told that another agent has the same id.
+        asked: How often a save was wanted while another was tried again.
     """
 
     def __init__(self, target: Target, clock: Clock) -> None:
@@ -69,6 +70,7 @@ class Keeper:
         self.failures = 0
         self.checkpoint_owed = False
         self.warned = False
+        self.asked = 0
         self._clock = clock
         self._numbers = itertools.count(1)
         self._turns = _Turns()

@@ -109,10 +109,16 @@ class Saver:
         """
         if keeper.retrier.running:
             keeper.checkpoint_owed = keeper.checkpoint_owed or save.checkpoint
+            keeper.asked += 1
             return  # its next attempt saves the newest state
 
         async def again() -> bool:
-            return await self._attempt_and_tell(agent, keeper, whole) is None
+            while True:
+                asked = keeper.asked
+                if await self._attempt_and_tell(agent, keeper, whole) is not None:
+                    return False
+                if keeper.asked == asked and not keeper.checkpoint_owed:
+                    return True  # nothing was asked for since it looked at the agent
 
         deadline = self.clock.now() + ATTEMPT_BOUND_S
         if await self._attempt_and_tell(agent, keeper, save, deadline) is not None:

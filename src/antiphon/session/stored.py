@@ -131,6 +131,10 @@ def read_journal(key: str, data: bytes) -> tuple[Journal, str | None]:
     except ValueError as error:
         raise CorruptSnapshotError(f"{key!r}: {error}") from error
     journal = checked_journal(key, entry)
+    if (version := entry.get("schema_version", SCHEMA_VERSION)) != SCHEMA_VERSION:
+        raise CorruptSnapshotError(
+            f"{key!r}: a journal of schema {version!r}, and this version reads {SCHEMA_VERSION!r}"
+        )
     line = entry.get("line")
     return journal, line if isinstance(line, str) else None
 
