@@ -9,6 +9,7 @@ from antiphon.content import Message
 from antiphon.jsonable import decode_json, encode_json, private_copy
 
 _BLOCK = 32  # messages decoded between two looks at the event loop
+_READ = 128  # messages decoded by one call where nobody is kept waiting
 
 
 class Origin(NamedTuple):
@@ -90,7 +91,9 @@ class StoredMessages(Sequence[Message]):
 
     def __iter__(self) -> Iterator[Message]:
         if self._raws is not None:
-            yield from decode_json(b"[" + b",".join(self._raws) + b"]")
+            # In blocks: one text of all of them would be larger than what the allocator keeps at hand.
+            for start in range(0, len(self._raws), _READ):
+                yield from decode_json(b"[" + b",".join(self._raws[start : start + _READ]) + b"]")
         else:
             for copy in self._copies or ():
                 yield decode_json(encode_json(copy))

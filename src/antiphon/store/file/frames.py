@@ -102,7 +102,10 @@ class Gap(NamedTuple):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Head)
+
+# A long conversation has thousands of frames, and each is taken apart when its log is opened.
+_decode = msgspec.msgpack.Decoder(Head).decode
+_unpack, _pack_place, _HEADER_SIZE, _crc32 = HEADER.unpack_from, _PLACE.pack, HEADER.size, zlib.crc32
 
 
 def pack_frame(
@@ -150,21 +153,22 @@ def scan(data: bytes, base: int) -> Iterator[Frame | Gap]:
 
 
 def _frame(data: bytes, view: memoryview, position: int, base: int) -> Frame | None:
-    start = position + HEADER.size
+    start = position + _HEADER_SIZE
     if start > len(data):
         return None
-    magic, size, head_size, previous, checksum = HEADER.unpack_from(data, position)
-    if magic != _MAGIC or head_size > size or start + size > len(data):
+    magic, size, head_size, previous, checksum = _unpack(data, position)
+    stop = start + size
+    if magic != _MAGIC or head_size > size or stop > len(data):
         return None
     at = base + position
-    stop = start + size
-    if zlib.crc32(view[start:stop], zlib.crc32(_PLACE.pack(at, size, head_size, previous))) != checksum:
+    body = start + head_size
+    if _crc32(view[start:stop], _crc32(_pack_place(at, size, head_size, previous))) != checksum:
         return None
     try:
-        head = _decoder.decode(view[start : start + head_size])
+        head = _decode(view[start:body])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptStoreError(f"the frame at byte {at} cannot be understood: {error}") from error
-    return Frame(at, head, base + start + head_size, base + stop, data[position:start], previous, checksum)
+    return Frame(at, head, base + body, base + stop, data[position:start], previous, checksum)
 
 
 def foreign(beginning: bytes) -> str | None:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.resources import files
+from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from antiphon.errors import SessionStoreError, StoreSchemaError
@@ -24,11 +24,17 @@ Identity: TypeAlias = tuple[int, int]
 """Which file stands at a path: device and inode."""
 
 
-def schemas() -> list[str]:
+@cache
+def schemas() -> tuple[str, ...]:
     """The scripts that bring a database from each version to the next, from an empty one to the newest."""
-    folder = files("antiphon.store").joinpath("schema/sqlite")
-    scripts = {entry.name: entry for entry in folder.iterdir() if entry.name.endswith(".sql")}
-    return [scripts[name].read_text(encoding="utf-8") for name in sorted(scripts)]
+    # Not by `importlib.resources`: its readers take longer to import than a database takes to open.
+    folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "schema", "sqlite")
+    scripts: list[str] = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".sql"):
+            with open(os.path.join(folder, name), encoding="utf-8") as script:
+                scripts.append(script.read())
+    return tuple(scripts)
 
 
 class Database:
