@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.child import Numbers, Work
 from benchmarks.stall import history
@@ -76,9 +77,9 @@ class Shelf:
         """CPU so far, of everybody who takes part; in seconds."""
         return time.process_time()
 
-    def fsyncs(self) -> int | None:
-        """How many times the disk was waited for so far; None: the operating system is asked."""
-        return None
+    def servers(self) -> list[int]:
+        """Processes that do the writing in the place of this one."""
+        return []
 
     def at_rest(self) -> int:
         """Bytes in the folder."""
@@ -272,32 +273,63 @@ async def _long(make: MakeShelf, *, quick: bool) -> Numbers:
 async def _fsyncs(make: MakeShelf, *, quick: bool) -> Numbers:
     """How often a turn waits for the disk: once the place is made, and with no checkpoint under way."""
     turns = 3 if quick else _TRACED
-    async with Place(make) as shelf:
-        if shelf.fsyncs() is not None:
-            await _converse(shelf, history(2 * turns))
-            before = shelf.fsyncs() or 0
-            await _converse(shelf, history(2 * turns), turns + 1)
-            return {"store_fsyncs": ((shelf.fsyncs() or 0) - before) / turns}
-    try:
-        few, many = (_trace(turns * times) for times in (1, 2))
-    except FileNotFoundError:
+    if shutil.which("strace") is None:
         print("strace is not installed", file=sys.stderr)
         return {}
+    async with Place(make) as shelf:
+        await _converse(shelf, history(2 * turns))
+        if servers := shelf.servers():
+            with _strace(*(f"-p{server}" for server in servers)) as calls:
+                for _ in servers:
+                    calls.readline()  # it has come that far with one of them
+                await _converse(shelf, history(2 * turns), turns + 1)
+            return {"store_fsyncs": calls.count / turns}
+    few, many = (_trace(turns * times) for times in (1, 2))
     return {"store_fsyncs": (many - few) / turns}
 
 
 def _trace(turns: int) -> int:
     main: Any = sys.modules["__main__"]
-    command = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,sync_file_range,msync", "-o"]
-    with tempfile.NamedTemporaryFile() as calls:
-        program = [sys.executable, "-m", main.__spec__.name, "trace"]
-        environment = {**os.environ, "BENCH_TURN": str(turns)}
-        done = subprocess.run(
-            [*command, calls.name, *program], capture_output=True, text=True, check=False, env=environment
+    with _strace(sys.executable, "-m", main.__spec__.name, "trace", turns=turns) as calls:
+        calls.wait()
+    return calls.count
+
+
+class _strace:  # noqa: N801 - what it is called
+    """Counts how often processes wait for the disk."""
+
+    def __init__(self, *what: str, turns: int = 0) -> None:
+        self._what, self._turns = what, turns
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self._calls = tempfile.NamedTemporaryFile()
+        command = ["strace", "-f", "-e", "trace=fsync,fdatasync,sync_file_range,msync", "-o", self._calls.name]
+        self._process = subprocess.Popen(
+            [*command, *self._what],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "BENCH_TURN": str(self._turns)},
         )
-        if done.returncode:
-            raise RuntimeError(done.stderr[-3000:])
-        return sum(1 for line in calls.read().decode(errors="replace").splitlines() if _FSYNCS.search(line))
+        return self
+
+    def readline(self) -> str:
+        assert self._process.stderr is not None
+        return self._process.stderr.readline()
+
+    def wait(self) -> None:
+        _, told = self._process.communicate()
+        if self._process.returncode:
+            raise RuntimeError(told[-3000:])
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.returncode is None:
+            self._process.terminate()
+            self._process.communicate()
+        lines = self._calls.read().decode(errors="replace").splitlines()
+        self.count = sum(1 for line in lines if _FSYNCS.search(line))
+        self._calls.close()
 
 
 async def _traced(make: MakeShelf, *, quick: bool) -> Numbers:

@@ -18,9 +18,6 @@ class MemoryShelf(StoreShelf):
     def elsewhere(self) -> str:
         return ""
 
-    def fsyncs(self) -> int | None:
-        return 0
-
 
 if __name__ == "__main__":
     main(own_cases(MemoryShelf))

@@ -14,7 +14,6 @@ from benchmarks.child import main
 from benchmarks.own_stores import StoreShelf, own_cases
 
 _SCHEMA = "bench"
-_WAL_IN_STAT_IO = 180_000  # from this version on
 
 
 class PostgresShelf(StoreShelf):
@@ -43,14 +42,12 @@ class PostgresShelf(StoreShelf):
     def written(self) -> int:
         return self._number("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
 
-    def fsyncs(self) -> int | None:
-        self._number("SELECT count(pg_stat_clear_snapshot())")
-        if self._asking.info.server_version >= _WAL_IN_STAT_IO:
-            return self._number("SELECT sum(fsyncs)::bigint FROM pg_stat_io WHERE object = 'wal'")
-        return self._number("SELECT wal_sync FROM pg_stat_wal")
+    def servers(self) -> list[int]:
+        return [pid for pid, _ in _children(self._server.pid or 0)]
 
     def cpu(self) -> float:
-        return super().cpu() + _cpu_of_children(self._server.pid or 0)
+        ticks = sum(ticks for _, ticks in _children(self._server.pid or 0))
+        return super().cpu() + ticks / os.sysconf("SC_CLK_TCK")
 
     def at_rest(self) -> int:
         return self._number(
@@ -64,8 +61,9 @@ class PostgresShelf(StoreShelf):
         return 0 if found is None else int(found[0] or 0)
 
 
-def _cpu_of_children(parent: int) -> float:
-    ticks = 0
+def _children(parent: int) -> list[tuple[int, int]]:
+    """The processes that this one started, and the CPU that each took."""
+    found: list[tuple[int, int]] = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -74,8 +72,8 @@ def _cpu_of_children(parent: int) -> float:
             except OSError:
                 continue
             if int(fields[1]) == parent:
-                ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+                found.append((int(name), int(fields[11]) + int(fields[12])))
+    return found
 
 
 if __name__ == "__main__":
