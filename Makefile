@@ -32,7 +32,8 @@ check: venv
 
 test: check
 	@bash scripts/debian.sh
-	$(PY) -m pytest -q -n $(JOBS) $(ARGS)
+	$(PY) -m pytest -q -m realtime $(ARGS)
+	$(PY) -m pytest -q -n $(JOBS) -m "not realtime" $(ARGS)
 
 demo: venv
 	@$(PY) -m antiphon.demo $(ARGS)

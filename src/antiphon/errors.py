@@ -32,6 +32,7 @@ caller may expect one::
     │   ├── SnapshotExistsError                  the id is taken, where a new one is needed
     │   ├── LeaseLostError                       a lease that was not renewed in time
     │   ├── NotResumableError                    a row that no turn can go on from
+    │   ├── TaskLostError                        a run in the background whose worker has gone silent
     │   ├── QueueFullError                       too many runs wait for one session
     │   ├── QueueTimeoutError (TimeoutError)     a run waited too long for its session
     │   ├── SessionRowError (ValueError)         a row, tenant or query that no store takes
@@ -233,7 +234,9 @@ class SessionStoreError(AntiphonError):
     """A session store could not do what was asked. The driver's error is chained."""
 
     status: ClassVar[Status] = "UNAVAILABLE"
-    remedy = "See the chained error: disk full, permissions, network. The same store can be used again when it is mended."
+    remedy = (
+        "See the chained error: disk full, permissions, network. The same store can be used again when it is mended."
+    )
 
 
 class SessionConflictError(SessionStoreError):
@@ -277,7 +280,9 @@ class SnapshotNotFoundError(SessionStoreError, LookupError):
     """
 
     status: ClassVar[Status] = "NOT_FOUND"
-    remedy = "See `list_sessions` and `list_snapshots`; it may have been pruned or deleted, or belong to another tenant."
+    remedy = (
+        "See `list_sessions` and `list_snapshots`; it may have been pruned or deleted, or belong to another tenant."
+    )
 
     def __init__(self, what: str, id: str) -> None:
         super().__init__(f"there is no {what} {id!r}")
@@ -380,6 +385,21 @@ class NotResumableError(SessionStoreError):
     def __init__(self, snapshot_id: str, row_status: str, remedy: str, resume_from: str | None = None) -> None:
         super().__init__(f"snapshot {snapshot_id!r} is {row_status}: {remedy}")
         self.snapshot_id, self.row_status, self.resume_from = snapshot_id, row_status, resume_from
+
+
+class TaskLostError(SessionStoreError):
+    """A run is waited for whose worker has gone silent. What it had saved is there.
+
+    Attributes:
+        snapshot_id: The run's row.
+    """
+
+    status: ClassVar[Status] = "ABORTED"
+    remedy = "Adopt it (`runner.adopt`), which goes on with it, or abort it, which ends it; or wait again."
+
+    def __init__(self, snapshot_id: str) -> None:
+        super().__init__(f"the worker of snapshot {snapshot_id!r} has gone silent: adopt it, or abort it")
+        self.snapshot_id = snapshot_id
 
 
 class QueueFullError(SessionStoreError):

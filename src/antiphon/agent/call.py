@@ -400,9 +400,11 @@ class LiveCall:
 
     def _insert(self, message: Message, before: Message) -> None:
         messages = self._agent.messages
-        at = next((index for index, known in enumerate(messages) if known is before), len(messages))
-        messages.insert(at, message)
-        self._commits.post(MessageAddedEvent(agent=self._agent, message=message))
+        for index in range(len(messages) - 1, -1, -1):
+            if messages[index] is before:
+                messages.insert(index, message)
+                self._commits.post(MessageAddedEvent(agent=self._agent, message=message))
+                return
 
     def _remove(self, message: Message) -> None:
         messages = self._agent.messages
