@@ -5,6 +5,7 @@ from antiphon.runner.outputs import ArtifactChunk, CustomPatch, ModelChunk, RunC
 from antiphon.runner.presenting import StateTransform, TransformContext
 from antiphon.runner.runner import Runner
 from antiphon.runner.state_type import StateType
+from antiphon.runner.task import Task
 
 __all__ = [
     "ArtifactChunk",
@@ -19,6 +20,7 @@ __all__ = [
     "Runner",
     "StateTransform",
     "StateType",
+    "Task",
     "TransformContext",
     "TurnEnd",
     "TurnInput",

@@ -33,7 +33,7 @@ async def waited_for(run: Run, inputs: AsyncIterator[object], clock: Clock) -> R
     try:
         await asyncio.wait({task})
     finally:
-        await _end(run, task, clock)
+        await end_run(run, task, clock)
     return task.result()
 
 
@@ -54,11 +54,12 @@ async def listened_to(
         await asyncio.wait({task})
     finally:
         feed.close(drop=True)
-        await _end(run, task, clock)
+        await end_run(run, task, clock)
     yield task.result()
 
 
-async def _end(run: Run, task: asyncio.Task[RunOutput], clock: Clock) -> None:
+async def end_run(run: Run, task: asyncio.Task[RunOutput], clock: Clock) -> None:
+    """Have a run end, and what it has done saved: by itself, or after 4 s by force."""
     if task.done():
         return
     run.abort()

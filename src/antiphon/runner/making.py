@@ -8,15 +8,17 @@ from typing import Any
 
 from antiphon.agent.live import BidiAgent
 from antiphon.agent.turns import Agent
+from antiphon.conversation.journal import Journal
 from antiphon.errors import InvalidInputError, InvalidTypeError, NotSupportedError, StateManagementError
 from antiphon.ids import check_id, new_uuid7
 from antiphon.runner.client_state import taken_back
 from antiphon.runner.feed import Feed
 from antiphon.runner.ground import Ground, Grounds
+from antiphon.runner.plan import Plan
 from antiphon.runner.rows import RunRows
 from antiphon.runner.run import Run, RunSetup
 from antiphon.session.rows import Position, RowWriter
-from antiphon.store.base import IdempotencyReader
+from antiphon.store.base import IdempotencyReader, SessionSnapshot
 
 MakeAgent = Callable[[], Agent | BidiAgent]
 """Makes a fresh agent for one run: its model, tools, prompt and hooks. No session manager: the runner saves it."""
@@ -108,8 +110,23 @@ class RunMaker:
         session_id, snapshot, usage = taken_back(request.state, self.signing_key)
         return Ground(session_id, snapshot, usage=usage)
 
-    def run(self, ground: Ground, *, feed: Feed | None = None, idempotency_key: str | None = None) -> Run:
+    def run(
+        self,
+        ground: Ground,
+        *,
+        feed: Feed | None = None,
+        idempotency_key: str | None = None,
+        plan: Plan | None = None,
+        rows: RunRows | None = None,
+    ) -> Run:
         """A run on a ground, with an agent of its own.
+
+        Args:
+            ground: What it goes on from.
+            feed: Who listens.
+            idempotency_key: Marks its first row.
+            plan: What it does, when it is detached.
+            rows: Writes its rows, where that is not to be a new writer.
 
         Raises:
             SnapshotException: If the state cannot be loaded.
@@ -119,10 +136,13 @@ class RunMaker:
         agent = self.agent()
         if not isinstance(agent, Agent):
             raise InvalidTypeError(f"make_agent made a {type(agent).__name__}, which talks live: it takes no turns")
-        rows = None if self.grounds is None else self.rows(ground, self.grounds, idempotency_key)
-        return Run(agent, ground, self.setup, rows=rows, feed=feed, initial_state=self.initial_state)
+        if rows is None and self.grounds is not None:
+            rows = self.rows(ground, self.grounds, idempotency_key, detached=plan is not None)
+        return Run(agent, ground, self.setup, rows=rows, feed=feed, plan=plan, initial_state=self.initial_state)
 
-    def rows(self, ground: Ground, grounds: Grounds, idempotency_key: str | None = None) -> RunRows:
+    def rows(
+        self, ground: Ground, grounds: Grounds, idempotency_key: str | None = None, *, detached: bool = False
+    ) -> RunRows:
         """The rows of a run on a ground."""
         writer = RowWriter(grounds.store, ground.session_id, agent_id=self.name, clock=self.setup.clock)
         if ground.seen is not None:
@@ -136,9 +156,32 @@ class RunMaker:
             branches=ground.branches,
             fork=grounds.fork,
             idempotency_key=idempotency_key,
+            detached=detached,
         )
         rows.forked = ground.forked
         return rows
+
+    def adopting(self, row: SessionSnapshot, tip: SessionSnapshot) -> tuple[Ground, RunRows, RowWriter]:
+        """A row in flight, to be gone on with: by a writer of the epoch after its own.
+
+        Args:
+            row: The row.
+            tip: The newest one of the session.
+        """
+        assert self.grounds is not None  # noqa: S101 - rows come from a store
+        writer = RowWriter(
+            self.grounds.store, row.session_id, agent_id=self.name, clock=self.setup.clock, epoch=row.epoch + 1
+        )
+        writer.position = Position(tip.snapshot_id, tip.created_at, row.parent_id, row.snapshot_id)
+        ground = Ground(
+            row.session_id,
+            row.loaded(),
+            None if row.journal is None else Journal.from_dict(row.journal),
+            row.usage or {},
+            row,
+        )
+        rows = RunRows(writer, clock=self.setup.clock, idempotency_key=row.idempotency_key, detached=True)
+        return ground, rows, writer
 
     def agent(self) -> Agent | BidiAgent:
         """A fresh agent under the runner's name.

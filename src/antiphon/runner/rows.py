@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from antiphon.clock import Clock
 from antiphon.errors import SessionConflictError, SessionStoreError
+from antiphon.runner.ground import DETACHED
 from antiphon.runner.outputs import FinishReason, RunError
 from antiphon.session.rows import RowChange, RowWriter
 from antiphon.snapshot.envelope import Snapshot
@@ -59,6 +60,7 @@ class RunRows:
             are then no conflict.
         fork: Whether a run that meets another one goes on beside it.
         idempotency_key: Marks the first row.
+        detached: Whether the run goes on without its caller: its rows say so while they are in flight.
 
     Attributes:
         forked: Whether it met another run, and went on beside it.
@@ -72,8 +74,10 @@ class RunRows:
         branches: bool = False,
         fork: bool = False,
         idempotency_key: str | None = None,
+        detached: bool = False,
     ) -> None:
         self.forked = False
+        self._finish_in_flight = DETACHED if detached else None
         self._writer, self._clock = writer, clock
         self._branches, self._fork = branches, fork
         self._key = idempotency_key
@@ -93,21 +97,25 @@ class RunRows:
         """Whether the turn that is under way has a row already."""
         return self._writer.position.head is not None
 
-    async def pend(self, content: Content) -> None:
+    async def pend(self, content: Content) -> SessionSnapshot:
         """Keep what a turn has come to so far, and what is open in it: for who goes on should this process end.
+
+        Returns:
+            The row: `aborting`, where somebody wants that.
 
         Raises:
             SessionConflictError: If another run has moved the session on.
             StaleEpochError: If another worker has adopted the row.
             SessionStoreError: What else the store raised, after retries.
         """
-        now, key = self._clock.utc(), self._key
+        now, key, finish = self._clock.utc(), self._key, self._finish_in_flight
 
         def change(row: SessionSnapshot) -> SessionSnapshot:
             status: SnapshotStatus = "aborting" if row.status == "aborting" else "pending"
             return replace(
                 row,
                 status=status,
+                finish_reason=finish,
                 heartbeat_at=now,
                 snapshot=content.snapshot,
                 journal=content.journal,
@@ -115,7 +123,7 @@ class RunRows:
                 idempotency_key=key,
             )
 
-        await self._put(change, seal=False)
+        return await self._put(change, seal=False)
 
     async def settle(self, content: Content, ending: Ending) -> SessionSnapshot:
         """End the turn's row. A row that somebody wants to be aborted is aborted, whatever it came to.

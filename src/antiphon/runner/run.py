@@ -40,12 +40,13 @@ from antiphon.runner.outputs import (
     TurnEnd,
     finish_of,
 )
+from antiphon.runner.plan import Plan
 from antiphon.runner.resuming import resumed
 from antiphon.runner.rows import Content, Ending, RunRows
 from antiphon.runner.state_type import StateType
 from antiphon.snapshot.envelope import SCHEMA_VERSION, Snapshot
 from antiphon.state import TypedState
-from antiphon.store.base import add_usage
+from antiphon.store.base import SessionSnapshot, add_usage
 from antiphon.turn import Turn
 
 _SAVE_S = 5.0
@@ -104,6 +105,7 @@ class Run:
         setup: What all runs share.
         rows: Writes its rows; None where the client keeps the session.
         feed: Who listens; None: nobody.
+        plan: Of a detached run: its one row is rewritten after each turn, and settled after the last.
 
     Raises:
         SnapshotException: If the state cannot be loaded.
@@ -118,9 +120,11 @@ class Run:
         *,
         rows: RunRows | None,
         feed: Feed | None = None,
+        plan: Plan | None = None,
         initial_state: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
         self._agent, self._setup, self._rows, self._feed = agent, setup, rows, feed
+        self._plan = plan
         self._session_id = ground.session_id
         self._heart: asyncio.Task[None] | None = None
         artifacts = self._load(ground, initial_state)
@@ -179,7 +183,7 @@ class Run:
         """
         if self._rows is None:
             return
-        await self._rows.pend(self._content())
+        await self._rows.pend(self._content(self._plan))
         if self._heart is None:
             # Ended by `go`; it only lets others know that this process is alive.
             self._heart = asyncio.create_task(self._beat(), name="heartbeat")  # noqa: TID251
@@ -202,11 +206,15 @@ class Run:
             return self._now.output
         finally:
             end_watch()
-            if self._heart is not None:
-                self._heart.cancel()
-                await asyncio.wait({self._heart})
+            await self.rest()
             if self._feed is not None:
                 self._feed.close()
+
+    async def rest(self) -> None:
+        """Give no more signs of life."""
+        if self._heart is not None:
+            self._heart.cancel()
+            await asyncio.wait({self._heart})
 
     async def _turn(self, given: object) -> None:
         """One turn, from its input to its row."""
@@ -265,6 +273,8 @@ class Run:
             raise InvalidInputError(
                 f"{len(questions)} questions wait for an answer, the first is {questions[0].name!r}: give answers with resume="
             )
+        elif prompt is None and self._plan is not None and self._plan.begun and not self._goes_on():
+            return AgentResult("end_turn", agent.messages[-1])  # its worker died between the answer and the row
         elif prompt is None and not self._goes_on():
             raise InvalidInputError(
                 "there is nothing to answer: the input is empty, and the model has had the last word"
@@ -334,7 +344,7 @@ class Run:
         snapshot_id: str | None = None
         if rows is not None and (keeps or rows.pending):
             try:
-                row = await rows.settle(self._content(), ending)
+                row = await self._write(rows, ending)
                 snapshot_id = row.snapshot_id
                 if row.status == "aborted" and ending.status != "aborted":
                     ending = replace(ending, status="aborted", finish_reason="aborted")
@@ -352,6 +362,20 @@ class Run:
         elif rows is None and keeps:
             now.view = client_view(self._session_id, self._content().snapshot, now.usage or {})
         self._end(ending, result, snapshot_id, unsaved)
+
+    async def _write(self, rows: RunRows, ending: Ending) -> SessionSnapshot:
+        """Write the row of a turn that has ended; of a detached run, for the turns that follow, or for good."""
+        plan = self._plan
+        if plan is not None:
+            plan.end_turn()
+            if plan.unfinished and ending.status == "completed":
+                if not self._now.aborted:
+                    row = await rows.pend(self._content(plan))
+                    if row.status != "aborting":
+                        return row
+                    self._now.aborted = True
+                ending = Ending("aborted", "aborted")
+        return await rows.settle(self._content(), ending)
 
     def _end(
         self, ending: Ending, result: AgentResult | None, snapshot_id: str | None, unsaved: RunError | None = None
@@ -382,14 +406,20 @@ class Run:
         rows = self._rows
         if rows is None or not (rows.pending or self._now.worked):
             return
+        if self._plan is not None and not self._now.aborted:
+            return  # this process ends, and the run does not: another one may adopt it as its row stands
         ending = Ending("aborted", "aborted", RunError("ABORTED", "the run was cancelled"))
         try:
             await within(self._setup.clock, _SAVE_S, rows.settle(self._content(), ending))
         except (SessionStoreError, TimeoutError) as error:
             _log.warning("the cancelled turn %r could not be saved: %s", rows.snapshot_id, error)
 
-    def _content(self) -> Content:
-        """The agent, now: all of it in one synchronous moment. Its messages are shared with it, the list is not."""
+    def _content(self, plan: Plan | None = None) -> Content:
+        """The agent, now: all of it in one synchronous moment. Its messages are shared with it, the list is not.
+
+        Args:
+            plan: What is still to be done, while the row is in flight.
+        """
         agent, state_type = self._agent, self._setup.state_type
         rest = agent.take_snapshot(preset="session", exclude=["messages"])
         data: dict[str, Any] = {"messages": without_dangling_tail(agent.messages), **rest.data}
@@ -397,6 +427,8 @@ class Run:
             data["artifacts"] = self._artifacts.to_list()
         if state_type is not None and state_type.version > 1:
             data["state_version"] = state_type.version
+        if plan is not None:
+            data |= plan.to_data()
         journal = agent.take_journal()
         snapshot = replace(rest, data=data, created_at=iso_utc(self._setup.clock.utc()))
         # What waits for a person is in the snapshot already.
@@ -406,11 +438,15 @@ class Run:
     def _on_message(self, event: MessageAddedEvent[Agent]) -> None:
         if event.message["role"] == "assistant":
             self._now.worked = True
+        if self._plan is not None:
+            self._plan.begun = True
 
     async def _on_journal(self, event: JournalChangedEvent[Agent]) -> None:
         """A tool is about to start, or to have ended: before it does, a row says so."""
         rows = self._rows
         assert rows is not None  # noqa: S101 - registered only where there are rows
+        if self._plan is not None:
+            self._plan.begun = True
         try:
             await self.reserve()
         except _LOST:

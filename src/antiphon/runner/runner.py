@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
+from antiphon.bounded import within
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.errors import (
     IdempotencyKeyError,
@@ -17,6 +18,7 @@ from antiphon.errors import (
 )
 from antiphon.ids import check_id
 from antiphon.jsonable import copy_json
+from antiphon.runner.background import Background
 from antiphon.runner.client_state import given_out
 from antiphon.runner.feed import Feed
 from antiphon.runner.foreground import listened_to, one_by_one, waited_for
@@ -30,8 +32,9 @@ from antiphon.runner.reading import Reader
 from antiphon.runner.replaying import output_of_row
 from antiphon.runner.run import Run, RunSetup
 from antiphon.runner.state_type import StateType, state_type_of
+from antiphon.runner.task import Task
 from antiphon.runner.waiting import settled
-from antiphon.store.base import IdempotencyReader, SessionLease, SessionSnapshot, SessionStore
+from antiphon.store.base import IdempotencyReader, SessionLease, SessionSnapshot, SessionStore, SnapshotStatus
 from antiphon.store.lineage import SnapshotTree
 
 Durability = Literal["strict", "best_effort"]
@@ -127,6 +130,7 @@ class Runner:
             signing_key=_key(signing_key),
         )
         self._reader = None if store is None else Reader(store, name, clock, expire_after, state_transform)
+        self._background = None if grounds is None else Background(self._maker, grounds, clock)
         self._queue: SessionQueue | None = None
         if on_conflict == "queue" and store is not None:
             if not isinstance(store, SessionLease):
@@ -215,6 +219,121 @@ class Runner:
                 async for chunk in told:
                     yield await self._presented(chunk, presenter) if isinstance(chunk, RunOutput) else chunk
 
+    async def detach(
+        self,
+        input: RunInput = None,
+        *,
+        session_id: str | None = None,
+        snapshot_id: str | None = None,
+        resume: ResumeLike | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Take a turn, or several, in the background: this returns once the run's row is written.
+
+        The run has one row, which is rewritten with its state after each turn, and settled when it has ended. It goes on
+        in this process for as long as this event loop runs. When that ends, or the process dies, the row expires, and any
+        process may `adopt` it: what is lost is the turn under way, at most.
+
+        Args:
+            input: As for `run`; no iterator.
+            session_id: As for `run`.
+            snapshot_id: As for `run`.
+            resume: As for `run`.
+            idempotency_key: A repeated request gets the task of the first.
+
+        Raises:
+            InvalidInputError: If the request makes no sense, or the row is another session's.
+            StateManagementError: If there is no store.
+            Exception: What else `run` raises before a turn begins.
+        """
+        background = self._in_background()
+        request = Request(session_id, snapshot_id, None, idempotency_key)
+        if isinstance(input, AsyncIterator):
+            raise InvalidInputError("an iterator of inputs ends with its process: give a list of TurnInputs")
+        inputs = read_inputs(input, resume)
+        self._maker.check(request)
+        async with AsyncExitStack() as stack:
+            turned = await stack.enter_async_context(self._turn_of(request))
+            if (earlier := await self._task_of(idempotency_key, request)) is not None:
+                return earlier
+            ground = await self._maker.ground(turned)
+            try:
+                return Task(self, await background.detach(ground, inputs, idempotency_key, stack))
+            except IdempotencyKeyError:
+                # The other request was a moment faster.
+                if (earlier := await self._task_of(idempotency_key, request)) is None:
+                    raise
+                return earlier
+
+    def task(self, snapshot_id: str) -> Task:
+        """A run in the background, by the id of its row, whichever process began it. Nothing is read.
+
+        Raises:
+            InvalidIdError: If the id is none.
+        """
+        return Task(self, check_id("snapshot_id", snapshot_id))
+
+    async def adopt(self, snapshot_id: str) -> Task:
+        """Go on with a detached run whose worker has gone silent. Should that come back, it can write no more.
+
+        Turns that were saved are not repeated. Of the one under way, what was saved is gone on from: a tool that was
+        running is told to the model as interrupted, unless it is `repeatable`. A run that somebody wanted to be aborted is
+        ended.
+
+        Raises:
+            StateManagementError: If there is no store.
+            SnapshotNotFoundError: If there is no such row.
+            InvalidInputError: If the row is another agent's.
+            NotResumableError: If the worker is alive, the run has ended, or it was not detached.
+            CorruptStoreError: If the row does not tell what is left to do.
+        """
+        background = self._in_background()
+        row = await self.get_snapshot(snapshot_id, metadata_only=True)
+        async with AsyncExitStack() as stack:
+            if self._queue is not None:
+                await stack.enter_async_context(self._queue.turn(row.session_id))
+            await background.adopt(snapshot_id, stack)
+        return Task(self, snapshot_id)
+
+    async def abort(self, snapshot_id: str) -> SnapshotStatus | None:
+        """Have a run end, whichever process works on it. What it has done is saved, and can be gone on from.
+
+        This waits up to 2 s until the run has ended. The run of a worker that has gone silent is ended here.
+
+        Returns:
+            The row's status before: `pending` (`aborting`: somebody was faster; `expired`: its worker had gone silent), or
+            that of a run that had ended, to which nothing happens. None when there is no such row.
+
+        Raises:
+            StateManagementError: If there is no store.
+        """
+        return await self._in_background().abort(snapshot_id)
+
+    async def wait(self, snapshot_id: str, *, timeout: float | None = None) -> SessionSnapshot:
+        """The row of a run, as it may leave the server, once it has ended.
+
+        A store that is out of reach for less than a minute is asked again.
+
+        Args:
+            snapshot_id: The row.
+            timeout: Seconds; None: as long as it takes.
+
+        Raises:
+            StateManagementError: If there is no store.
+            SnapshotNotFoundError: If there is no such row (any more).
+            TaskLostError: If its worker has gone silent.
+            TimeoutError: If it took longer.
+            StateTransformError: If the row could not be shaped.
+        """
+        waiting = self._in_background().wait(snapshot_id)
+        row = await waiting if timeout is None else await within(self._clock, timeout, waiting)
+        return await self._reading().shown(row)
+
+    async def aclose(self) -> None:
+        """Stop the workers of this event loop. Their runs do not end: once they have expired, others may adopt them."""
+        if self._background is not None:
+            await self._background.close()
+
     async def get_snapshot(
         self, snapshot_id: str, *, session_id: str | None = None, metadata_only: bool = False
     ) -> SessionSnapshot:
@@ -263,6 +382,11 @@ class Runner:
             StateTransformError: If a row could not be shaped.
         """
         return await self._reading().tree(session_id)
+
+    def _in_background(self) -> Background:
+        if self._background is None:
+            raise StateManagementError(f"agent {self.name!r} has no store: nothing can go on without its client")
+        return self._background
 
     def _reading(self) -> Reader:
         if self._reader is None:
@@ -336,6 +460,16 @@ class Runner:
             if not row.terminal:
                 row = await grounds.seal_dead(row)
         return replace(output_of_row(row), replayed=True)
+
+    async def _task_of(self, key: str | None, request: Request) -> Task | None:
+        """The run that an earlier request with this key began."""
+        store = self.store
+        row = await store.get_snapshot_by_key(key) if key is not None and isinstance(store, IdempotencyReader) else None
+        if row is None or key is None:
+            return None
+        if request.session_id not in {None, row.session_id} or row.agent_id != self.name:
+            raise IdempotencyKeyError(key, row.snapshot_id)
+        return Task(self, row.snapshot_id)
 
     async def _presented(self, output: RunOutput, presenter: Presenter) -> RunOutput:
         session_id, key = output.session_id, self._maker.signing_key
