@@ -32,7 +32,10 @@ def main() -> None:
     print(text)
     if asked.page:
         with open(asked.page, encoding="utf-8") as page:
-            written = page_with(page.read(), text)
+            written = page.read()
+        for suite in suites:
+            gone = {name: reason for name, reason in absent.items() if name in suite.modules}
+            written = page_with(written, suite.name, tables([suite], subjects, gone, results))
         with open(asked.page, "w", encoding="utf-8") as page:
             page.write(written)
     if asked.quick:
@@ -47,7 +50,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"default: all ({', '.join(SUITES)})")
     parser.add_argument("--quick", action="store_true", help="a little of everything, to see that it runs")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--page", metavar="FILE", help="write the table into a page of documentation, too")
+    parser.add_argument("--page", metavar="FILE", help="write the tables into a page of documentation, too")
     parser.add_argument("--subject", action="append", metavar="NAME", help="only this one; may be given again")
     parser.add_argument("--case", action="append", metavar="NAME", help="only this one; may be given again")
     asked = parser.parse_args()

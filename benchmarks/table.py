@@ -12,8 +12,6 @@ from benchmarks.figures import Figure, Suite
 from benchmarks.run import Results
 from benchmarks.subject import Subject
 
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
-
 
 def tables(
     suites: Sequence[Suite],
@@ -123,12 +121,13 @@ def machine() -> str:
     )
 
 
-def page_with(page: str, table: str) -> str:
-    """`page` with the table between its two marks.
+def page_with(page: str, name: str, table: str) -> str:
+    """`page` with a suite's table between its two marks, `<!-- name: begin -->` and `<!-- name: end -->`.
 
     Raises:
         ValueError: If the marks are not there.
     """
-    if BEGIN not in page or END not in page:
-        raise ValueError(f"the page has no place for the table: put {BEGIN} and {END} into it")
-    return page[: page.index(BEGIN) + len(BEGIN)] + f"\n{table}\n" + page[page.index(END) :]
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    if begin not in page or end not in page:
+        raise ValueError(f"the page has no place for the table: put {begin} and {end} into it")
+    return page[: page.index(begin) + len(begin)] + f"\n{table}\n" + page[page.index(end) :]
