@@ -281,3 +281,35 @@ def test_every_statement_is_accepted_by_the_server(connection, schema):
             statement = re.sub(rb"%%\(%b\)[sb]" % name, b"$%d" % number, statement)  # noqa: PLW2901
         connection.execute(b"PREPARE p AS " + statement)
         connection.execute("DEALLOCATE p")
+
+
+def test_lists_and_the_latest_walk_along_indexes_before_there_are_statistics(connection, schema):
+    migrate(connection, schema)
+    nothing = {"after_at": None, "after_id": None, "statuses": None, "agent_id": None, "since": None, "until": None}
+    asked = {"tenant": "global", "session": 7, "agent_id": "a", "limit": 20, "line": 3}
+    with connection.transaction():
+        connection.execute(enter_schema(schema))
+        connection.execute(
+            "INSERT INTO sessions (tenant, session_id, redactions, salt, snapshots, newest_at, newest_id)"
+            " SELECT 'global', 's' || n, 0, '', 1, n, 'r' || n FROM generate_series(1, 3000) AS n"
+        )
+        connection.execute(
+            "INSERT INTO snapshots (tenant, snapshot_id, session, created_at, status, agent_id, revision, record)"
+            " SELECT 'global', 'r' || n, n % 10, n, 'completed', 'a', n, '' FROM generate_series(1, 3000) AS n"
+        )
+        connection.execute("INSERT INTO messages SELECT 7, n % 5, n, '' FROM generate_series(1, 3000) AS n")
+        connection.execute(STATEMENTS["walk"])
+        for name, more in (
+            ("sessions", {}),
+            ("sessions", {"after_at": 1500, "after_id": "s1500", "agent_id": "a", "statuses": ["completed"]}),
+            ("page", {}),
+            ("page", {"after_at": 1500, "after_id": "r1500", "agent_id": "a"}),
+            ("newest", {}),
+            ("latest_of_agent", {"agent_id": "a"}),
+            ("length", {}),
+        ):
+            arguments = {**nothing, **asked, "agent_id": None, **more}
+            plan = connection.execute(b"EXPLAIN (FORMAT text) " + STATEMENTS[name], arguments).fetchall()
+            told = "\n".join(line for (line,) in plan)
+            assert "Sort" not in told, told
+            assert "Seq Scan" not in told, told

@@ -148,7 +148,7 @@ class PostgresBackend:
 
     def _look(self, connection: Connection, tenant: str, look: Callable[[Reading], T]) -> T:
         try:
-            return look(ReadView(connection, tenant, (_BEGIN_READ, self._enter)))
+            return look(ReadView(connection, tenant, (_BEGIN_READ, self._enter, STATEMENTS["walk"])))
         except errors.UndefinedTable:
             self._is_open = False  # somebody dropped the schema: it is made anew
             raise
@@ -211,6 +211,7 @@ class PostgresBackend:
             with together(connection):
                 connection.execute(_BEGIN_WRITE)
                 connection.execute(self._enter)
+                connection.execute(STATEMENTS["walk"])
                 execute(connection, STATEMENTS["set_up_write"], _LIMITS)
                 execute(connection, STATEMENTS["lock"], {"keys": self._keys(jobs)})
                 known = None

@@ -112,8 +112,12 @@ class ReadView:
         return [_row(session_id, *found) for found in asked]
 
     def sessions(self, query: Query) -> list[tuple[str, int, Row]]:
-        asked = self._ask("sessions", {"tenant": self._tenant, **_arguments(query)})
-        return [(session_id, count, _row(session_id, *found)) for session_id, count, *found in asked]
+        listed: list[tuple[str, int, Row]] = []
+        for found in self._ask("sessions", {"tenant": self._tenant, **_arguments(query)}).fetchall():
+            row = self._meet(found, is_newest=True)
+            if row is not None:
+                listed.append((row.session_id, found[3], row))
+        return listed
 
     def mark(self, session_id: str) -> SessionMark | None:
         session = self._session(session_id)

@@ -1,5 +1,10 @@
 -- Each statement has a name, and its arguments too. Tables are found by the search path of the transaction.
 
+-- name: walk
+-- Every look here walks along an index. Left to itself, the planner sorts whole tables while it has no statistics of them.
+SELECT set_config(setting, 'off', true)
+FROM unnest('{enable_sort,enable_seqscan,enable_bitmapscan,jit}'::text[]) AS setting
+
 -- name: set_up_write
 -- Durable although the server may be set to forget the last commits; and nobody waits for ever for one who hangs.
 SELECT set_config('lock_timeout', %(lock_timeout)s, true),
@@ -66,7 +71,8 @@ ORDER BY created_at DESC, snapshot_id DESC
 LIMIT %(limit)s
 
 -- name: sessions
-SELECT s.session_id, s.snapshots, r.snapshot_id, r.revision, r.record
+SELECT s.number, s.redactions, s.salt, s.snapshots, s.newest_at, s.newest_id,
+       s.session_id, r.snapshot_id, r.revision, r.record
 FROM sessions s JOIN snapshots r ON r.tenant = s.tenant AND r.snapshot_id = s.newest_id
 WHERE s.tenant = %(tenant)s AND s.newest_at IS NOT NULL
   AND (%(after_at)s::bigint IS NULL OR (s.newest_at, s.session_id) < (%(after_at)s, %(after_id)s))
