@@ -81,6 +81,8 @@ THIRD_PARTY = {
     "pocketsphinx": ["models.*", "io.*"],
     "espeakng_loader": ["models.*", "io.*"],
     "psycopg": ["store.postgres.*"],
+    "rich": ["cli.*"],
+    "typer": ["cli.*"],
     "pytest": ["testing.*"],
     "hypothesis": ["testing.*"],
 }

@@ -1,0 +1,1 @@
+"""The command `antiphon`. Needs the extra `cli`; `antiphon.cli.entry` says so where it is not installed."""
