@@ -215,12 +215,17 @@ class Background:
             return await self._store.get_snapshot_metadata(snapshot_id)
         return await self._store.get_snapshot(snapshot_id)
 
-    async def close(self) -> None:
-        """End the workers of this loop without ending their runs: others may adopt these, once they have expired."""
+    async def close(self, *, drain: bool) -> None:
+        """End the workers of this loop without ending their runs: others may adopt these, once they have expired.
+
+        Args:
+            drain: Wait until the runs have ended instead.
+        """
         loop = asyncio.get_running_loop()
         workers = {worker for worker in self._workers if worker.get_loop() is loop}
-        for worker in workers:
-            worker.cancel()
+        if not drain:
+            for worker in workers:
+                worker.cancel()
         if workers:
             await asyncio.wait(workers)
 
@@ -247,8 +252,13 @@ class Background:
                 watch.cancel()
                 task.cancel()
                 await asyncio.wait({task, watch})
-            if not task.cancelled() and (error := task.exception()) is not None:
-                _log.error("the detached run %r ended without a settled row: %s", snapshot_id, error)
+            if task.cancelled():
+                return
+            if (error := task.exception()) is not None:
+                _log.error("the detached run %r ended without a settled row: %r", snapshot_id, error)
+            elif (failure := task.result().error) is not None:
+                kind = (failure.details or {}).get("type", failure.status)
+                _log.warning("the detached run %r has failed: %s: %s", snapshot_id, kind, failure.message)
 
     async def _told_to_end(self, snapshot_id: str) -> None:
         """Return when the row is in flight no more, or on its way there."""

@@ -329,10 +329,14 @@ class Runner:
         row = await waiting if timeout is None else await within(self._clock, timeout, waiting)
         return await self._reading().shown(row)
 
-    async def aclose(self) -> None:
-        """Stop the workers of this event loop. Their runs do not end: once they have expired, others may adopt them."""
+    async def aclose(self, *, drain: bool = False) -> None:
+        """Stop the workers of this event loop. Their runs do not end: once they have expired, others may adopt them.
+
+        Args:
+            drain: Wait until the runs have ended instead.
+        """
         if self._background is not None:
-            await self._background.close()
+            await self._background.close(drain=drain)
 
     async def get_snapshot(
         self, snapshot_id: str, *, session_id: str | None = None, metadata_only: bool = False

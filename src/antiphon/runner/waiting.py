@@ -9,12 +9,19 @@ from typing import cast
 from antiphon.bounded import within
 from antiphon.clock import Clock
 from antiphon.errors import SnapshotNotFoundError
-from antiphon.store.base import SessionSnapshot, SessionStore, SnapshotStatus, SnapshotSubscriber
+from antiphon.store.base import (
+    SessionSnapshot,
+    SessionStore,
+    SnapshotMetadataReader,
+    SnapshotStatus,
+    SnapshotSubscriber,
+)
 
 _POLL_S = 2.0
 """How often a row is read where no store tells of changes."""
 _LIVENESS_S = 15.0
 """How often it is read where one does: nothing is written when a worker falls silent."""
+_SHORTEST_S = 0.05
 
 
 async def settled(store: SessionStore, snapshot_id: str, *, clock: Clock, expire_after: float) -> SessionSnapshot:
@@ -24,16 +31,31 @@ async def settled(store: SessionStore, snapshot_id: str, *, clock: Clock, expire
         SnapshotNotFoundError: If the row is not there (any more).
     """
     while True:
-        row = await store.get_snapshot(snapshot_id)
+        row = await _glance(store, snapshot_id)
         if row is None:
             raise SnapshotNotFoundError("snapshot", snapshot_id)
-        if row.terminal or row.status_at(clock.utc(), expires_after=expire_after) == "expired":
-            return row
+        now = clock.utc()
+        if row.terminal or row.status_at(now, expires_after=expire_after) == "expired":
+            whole = await store.get_snapshot(snapshot_id)
+            if whole is None:
+                raise SnapshotNotFoundError("snapshot", snapshot_id)
+            if whole.terminal or whole.status_at(now, expires_after=expire_after) == "expired":
+                return whole
+            continue  # its worker has come back
+        pause = _LIVENESS_S
+        if row.heartbeat_at is not None:
+            pause = min(pause, expire_after - (now - row.heartbeat_at).total_seconds() + _SHORTEST_S)
         if not isinstance(store, SnapshotSubscriber):
-            await clock.sleep(_POLL_S)
+            await clock.sleep(min(_POLL_S, pause))
             continue
         with suppress(TimeoutError):
-            await within(clock, _LIVENESS_S, _changed(store, snapshot_id, row.status))
+            await within(clock, max(pause, _SHORTEST_S), _changed(store, snapshot_id, row.status))
+
+
+async def _glance(store: SessionStore, snapshot_id: str) -> SessionSnapshot | None:
+    if isinstance(store, SnapshotMetadataReader):
+        return await store.get_snapshot_metadata(snapshot_id)
+    return await store.get_snapshot(snapshot_id)
 
 
 async def _changed(store: SnapshotSubscriber, snapshot_id: str, known: str) -> None:
