@@ -313,3 +313,4 @@ def test_lists_and_the_latest_walk_along_indexes_before_there_are_statistics(con
             told = "\n".join(line for (line,) in plan)
             assert "Sort" not in told, told
             assert "Seq Scan" not in told, told
+            assert "Join Filter" not in told, told

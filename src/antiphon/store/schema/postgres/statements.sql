@@ -71,9 +71,12 @@ ORDER BY created_at DESC, snapshot_id DESC
 LIMIT %(limit)s
 
 -- name: sessions
+-- LATERAL ... LIMIT: the newest rows are looked up one by one, and not joined with all of the tenant's.
 SELECT s.number, s.redactions, s.salt, s.snapshots, s.newest_at, s.newest_id,
        s.session_id, r.snapshot_id, r.revision, r.record
-FROM sessions s JOIN snapshots r ON r.tenant = s.tenant AND r.snapshot_id = s.newest_id
+FROM sessions s CROSS JOIN LATERAL (
+    SELECT * FROM snapshots WHERE tenant = s.tenant AND snapshot_id = s.newest_id LIMIT 1
+) r
 WHERE s.tenant = %(tenant)s AND s.newest_at IS NOT NULL
   AND (%(after_at)s::bigint IS NULL OR (s.newest_at, s.session_id) < (%(after_at)s, %(after_id)s))
   AND (%(statuses)s::text[] IS NULL OR r.status = ANY(%(statuses)s))
