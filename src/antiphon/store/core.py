@@ -83,6 +83,7 @@ class StoreCore:
 
     async def run(self, steps: Steps[T]) -> T:
         """Run steps for a coroutine: what may block is done on the store's threads."""
+        self.hub.resume()
         answer: Any = None
         error: BaseException | None = None
         while True:
@@ -106,6 +107,7 @@ class StoreCore:
 
     def run_blocking(self, steps: Steps[T]) -> T:
         """Run steps for plain code, also inside a running event loop, on the same threads."""
+        self.hub.resume()
         answer: Any = None
         error: BaseException | None = None
         while True:
@@ -129,6 +131,7 @@ class StoreCore:
 
     def close(self) -> None:
         """Finish what was handed in, end the threads and close the backend. The next operation opens everything again."""
+        self.hub.pause()
         self._writes.close()
         self._reads.close()
         self.backend.close()

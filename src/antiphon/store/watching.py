@@ -68,6 +68,7 @@ class Hub:
         self._lock = threading.RLock()
         self._watchers: dict[tuple[str, str], list[Watcher]] = {}
         self._stop: Callable[[], None] | None = None
+        self._is_paused = False
 
     def add(self, watcher: Watcher) -> None:
         """Begin to wake it."""
@@ -89,6 +90,24 @@ class Hub:
                 stop, self._stop = self._stop, None
         if stop is not None:
             stop()
+
+    def pause(self) -> None:
+        """Hear of others no more, because the backend is about to be closed; watchers stay."""
+        with self._lock:
+            stop, self._stop = self._stop, None
+            self._is_paused = stop is not None
+        if stop is not None:
+            stop()
+
+    def resume(self) -> None:
+        """Hear of others again after `pause`, as the store is used again; what was missed is made up for."""
+        if not self._is_paused:
+            return
+        with self._lock:
+            if self._is_paused and self._watchers and self._stop is None:
+                self._stop = self._watch(self.wake)
+            self._is_paused = False
+        self.wake(None, None)
 
     def wake(self, tenant: str | None, snapshot_id: str | None) -> None:
         """See `backend.Wake`."""
