@@ -291,7 +291,7 @@ async def test_damage_in_the_middle_is_named_and_everything_else_can_be_read(sto
     with pytest.raises(CorruptStoreError, match=named):
         await again.get_snapshot("s-r3")
     for lost in ("s-r4", "s-r5"):  # they share a message that is lost
-        with pytest.raises(CorruptStoreError, match=f"{lost}.*messages 0 to .* are lost.*{named}"):
+        with pytest.raises(CorruptStoreError, match=f"{lost}.*message.* lost.*{named}"):
             await again.get_snapshot(lost)
         assert (await again.get_snapshot_metadata(lost)).snapshot_id == lost
     assert [exact(await found(again, f"other-r{turn}")) for turn in range(2)] == other

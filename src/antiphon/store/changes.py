@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from antiphon.errors import IdempotencyKeyError, MovedError, SessionConflictError
+from antiphon.errors import CorruptStoreError, IdempotencyKeyError, MovedError, SessionConflictError
 from antiphon.jsonable import decode_json, encode_json, private_copy
 from antiphon.store.backend import SessionMark, Writing
 from antiphon.store.base import PruneReport, RedactMessage, RedactPart, Tip
@@ -30,6 +30,8 @@ from antiphon.store.record import (
 )
 from antiphon.store.redaction import Masks, journal_lines
 from antiphon.store.retention import removable, to_fit
+
+_UNREADABLE = b""  # in the place of a damaged body: still an error to whoever reads it, and without a word
 
 
 def new_revision() -> int:
@@ -186,8 +188,8 @@ def redact_session(tx: Writing, session_id: str, message: RedactMessage, part: R
     plan = _Redaction(tx, session_id, Masks(mark.salt, tx.masks(session_id)), message, part or _as_it_is)
     held = covered(row.record.spans or () for row in rows)
     for line, at, stored in tx.bodies(session_id):
-        if any(start <= at < stop for start, stop in held.get(line, ())):
-            plan.see_message(line, at, stored)
+        # What no row holds any more will be swept, but somebody may still hold it and save it again.
+        plan.see_message(line, at, stored, is_held=any(start <= at < stop for start, stop in held.get(line, ())))
     changed = [plan.see_row(row) for row in rows]
     masks = plan.masks_now()
     # Nothing was changed up to here, so that an error of the caller's functions leaves everything as it was.
@@ -218,10 +220,12 @@ class _Redaction:
     def masks_now(self) -> dict[bytes, bytes]:
         return self._masks.entries
 
-    def see_message(self, line: int, at: int, stored: bytes) -> None:
-        raw = resolve([stored], self._fetch)[0]
-        new = self._new_message(raw)
-        if new is not None:
+    def see_message(self, line: int, at: int, stored: bytes, *, is_held: bool) -> None:
+        if stored == _UNREADABLE:
+            return
+        raw = self._readable(stored)
+        new = _UNREADABLE if raw is None else self._new_message(raw)
+        if new is not None and is_held:
             self.replaced.append((line, at, body(new, LARGE_MESSAGE, self.blobs)))
             self.count += 1
 
@@ -235,6 +239,15 @@ class _Redaction:
             return row
         return replace(row, revision=new_revision(), record=replace(row.record, parts=parts))
 
+    def _readable(self, stored: bytes) -> bytes | None:
+        """A body's JSON; None when it is damaged or lost, and nobody can tell which words it holds."""
+        try:
+            raw = resolve([stored], self._fetch)[0]
+            decode_json(raw)
+        except (CorruptStoreError, ValueError):
+            return None
+        return raw
+
     def _new_message(self, raw: bytes) -> bytes | None:
         """The message's replacement in JSON; None when it stays."""
         replacement = self._message(decode_json(raw))
@@ -247,7 +260,12 @@ class _Redaction:
         return new
 
     def _new_part(self, name: str, stored: bytes) -> bytes:
-        raw = resolve([stored], self._fetch)[0]
+        if stored == _UNREADABLE:
+            return stored
+        raw = self._readable(stored)
+        if raw is None:
+            self.count += 1
+            return _UNREADABLE
         value = decode_json(raw)
         if name == "journal":
             lines = journal_lines(value)
@@ -255,13 +273,15 @@ class _Redaction:
                 new = self._new_message(encode_json(private_copy(line)))
                 if new is not None:
                     lines[index] = decode_json(new)
+        before = encode_json(private_copy(value))  # a journal is masked by its messages first when it comes back
         changed = encode_json(private_copy(self._part(name, value)))
+        if changed != before:
+            self._masks.add_part(name, before, changed)
         if changed == raw:
             return stored
         self.count += 1
         if name == "journal":
             return changed
-        self._masks.add_part(name, raw, changed)
         return body(changed, LARGE_PART, self.blobs) if name.startswith(("data.", "app_data")) else changed
 
 

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from antiphon.errors import CorruptStoreError
+
 MOST_SPANS = 16
 """Spans a row may name."""
 
@@ -187,3 +189,25 @@ def covered(rows: Iterable[Iterable[Span]]) -> dict[int, list[tuple[int, int]]]:
         else:
             intervals.append((start, stop))
     return held
+
+
+def lost(session_id: str, line: int, positions: Iterable[int], why: str = "") -> CorruptStoreError:
+    """The error that names messages of a line that are not there.
+
+    Args:
+        session_id: The session.
+        line: The line.
+        positions: Where they should be; ascending.
+        why: What is known about it.
+    """
+    runs: list[tuple[int, int]] = []
+    for at in positions:
+        if runs and runs[-1][1] + 1 == at:
+            runs[-1] = runs[-1][0], at
+        else:
+            runs.append((at, at))
+    named = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in runs)
+    is_one = len(runs) == 1 and runs[0][0] == runs[0][1]
+    told = f"message {named}" if is_one else f"messages {named}"
+    are = "is" if is_one else "are"
+    return CorruptStoreError(f"{told} of line {line} in session {session_id!r} {are} lost{f': {why}' if why else ''}")

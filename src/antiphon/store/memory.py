@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from antiphon.clock import SYSTEM_CLOCK, Clock
-from antiphon.errors import CorruptStoreError, MovedError
+from antiphon.errors import MovedError
 from antiphon.store.backend import Job, Outcome, Query, Reading, SessionMark, Wake, one_by_one
 from antiphon.store.base import EXPIRES_AFTER
 from antiphon.store.core import StoreCore
 from antiphon.store.line_store import LineStore
+from antiphon.store.lines import lost
 from antiphon.store.record import Row, addresses_in
 from antiphon.store.tenants import Prefix
 
@@ -145,7 +146,8 @@ class _Tenant:
         found = [] if session is None else session.lines.get(line, [])[start:stop]
         bodies = [body for body in found if body is not None]
         if len(bodies) != stop - start:
-            raise CorruptStoreError(f"messages {start} to {stop} of line {line} in session {session_id!r} are lost")
+            there = {start + index for index, body in enumerate(found) if body is not None}
+            raise lost(session_id, line, [at for at in range(start, stop) if at not in there])
         return bodies
 
     def blobs(self, session_id: str, addresses: set[bytes]) -> Mapping[bytes, bytes]:

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 from antiphon.content import Message
+from antiphon.errors import CorruptStoreError
 from antiphon.jsonable import decode_json, encode_json, private_copy
 
 _BLOCK = 32  # messages decoded between two looks at the event loop
@@ -79,7 +80,8 @@ class StoredMessages(Sequence[Message]):
 
     def __getitem__(self, index: int | slice) -> Message | StoredMessages:
         if not isinstance(index, slice):
-            message: Message = decode_json(self.raw(index))
+            at = range(len(self))[index]
+            message: Message = self._decoded(at, at + 1)[0]
             return message
         start, stop, step = index.indices(len(self))
         raws = None if self._raws is None else self._raws[index]
@@ -93,7 +95,7 @@ class StoredMessages(Sequence[Message]):
         if self._raws is not None:
             # In blocks: one text of all of them would be larger than what the allocator keeps at hand.
             for start in range(0, len(self._raws), _READ):
-                yield from decode_json(b"[" + b",".join(self._raws[start : start + _READ]) + b"]")
+                yield from self._decoded(start, start + _READ)
         else:
             for copy in self._copies or ():
                 yield decode_json(encode_json(copy))
@@ -134,9 +136,33 @@ class StoredMessages(Sequence[Message]):
             copies: list[Any] = []
             raws = self._raws or []
             for start in range(0, len(raws), _BLOCK):
-                block = decode_json(b"[" + b",".join(raws[start : start + _BLOCK]) + b"]")
-                copies += [private_copy(message) for message in block]
+                copies += [private_copy(message) for message in self._decoded(start, start + _BLOCK)]
                 if len(copies) < len(raws):
                     yield
             self._copies = copies
         return self._copies
+
+    def _decoded(self, start: int, stop: int) -> list[Any]:
+        """Some of the messages, the caller's own.
+
+        Raises:
+            CorruptStoreError: If what is stored of one cannot be read; names it.
+        """
+        if self._raws is None:
+            return [decode_json(encode_json(copy)) for copy in (self._copies or [])[start:stop]]
+        raws = self._raws[start:stop]
+        try:
+            found: list[Any] = decode_json(b"[" + b",".join(raws) + b"]")
+            if len(found) == len(raws):
+                return found
+        except ValueError:
+            pass  # which of them is it?
+        return [self._decoded_alone(at, raw) for at, raw in enumerate(raws, start)]
+
+    def _decoded_alone(self, at: int, raw: bytes) -> Any:
+        try:
+            return decode_json(raw)
+        except ValueError as error:
+            where = "" if self.origin is None else f" of snapshot {self.origin.snapshot_id!r}"
+            number = at + (self.start if at < self.known else 0)
+            raise CorruptStoreError(f"message {number}{where} cannot be read: {error}") from error

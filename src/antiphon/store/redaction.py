@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -13,6 +13,8 @@ from antiphon.store.matching import Mask
 
 _MESSAGE = b"m"
 _PART = b"p"
+_LEAF = b"l"
+_GONE = b"g"
 
 
 class Masks:
@@ -40,15 +42,65 @@ class Masks:
     def part(self, name: str, raw: bytes) -> bytes:
         """What is to be stored for a part of a row."""
         found = self.entries.get(self._digest(_PART + name.encode() + b"\0", raw))
-        return raw if found is None else encode_json(decode_json(found)[1])
+        if found is not None:
+            return encode_json(decode_json(found)[1])
+        kinds = {digest[:1] for digest in self.entries} & {_LEAF, _GONE}
+        if not kinds:
+            return raw
+        value = decode_json(raw)
+        masked = self._masked(value, kinds)
+        return raw if masked == value else encode_json(private_copy(masked))
 
     def add_message(self, old: bytes, new: bytes) -> None:
         """Remember that a message was replaced; both in JSON."""
         self.entries[self._digest(_MESSAGE, old)] = new
 
     def add_part(self, name: str, old: bytes, new: bytes) -> None:
-        """Remember that a part was replaced; both in JSON."""
+        """Remember that a part was replaced, and what was replaced in it; both in JSON.
+
+        The part may have changed beside the words when it comes back. So each text that was replaced is replaced
+        wherever it stands, in any part, and each text, list or dict that was removed from a dict is removed wherever it
+        stands under the same key.
+        """
         self.entries[self._digest(_PART + name.encode() + b"\0", old)] = encode_json([name, decode_json(new)])
+        self._compare(decode_json(old), decode_json(new))
+
+    def _compare(self, old: Any, new: Any) -> None:
+        if isinstance(old, dict) and isinstance(new, dict):
+            left = cast("dict[str, Any]", new)
+            for key, value in cast("dict[str, Any]", old).items():
+                if key in left:
+                    self._compare(value, left[key])
+                elif isinstance(value, (str, list, dict)) and value:
+                    self.entries[self._gone(key, value)] = b"null"
+        elif isinstance(old, list) and isinstance(new, list):
+            olds, news = cast("list[Any]", old), cast("list[Any]", new)
+            if len(olds) == len(news):
+                for value, other in zip(olds, news, strict=True):
+                    self._compare(value, other)
+        elif isinstance(old, str) and old and old != new:
+            before, after = encode_json(old), encode_json(new)
+            for digest, known in self.entries.items():
+                if digest[:1] == _LEAF and known == before:  # what stood for other words was redacted in turn
+                    self.entries[digest] = after
+            self.entries[self._digest(_LEAF, before)] = after
+
+    def _masked(self, value: Any, kinds: set[bytes]) -> Any:
+        if isinstance(value, str) and _LEAF in kinds:
+            found = self.entries.get(self._digest(_LEAF, encode_json(value)))
+            return value if found is None else decode_json(found)
+        if isinstance(value, list):
+            return [self._masked(item, kinds) for item in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            return {
+                key: self._masked(item, kinds)
+                for key, item in cast("dict[str, Any]", value).items()
+                if _GONE not in kinds or not item or self._gone(key, item) not in self.entries
+            }
+        return value
+
+    def _gone(self, key: str, value: Any) -> bytes:
+        return self._digest(_GONE, encode_json([key, private_copy(value)]))
 
     def renewed(self, message: Callable[[Any], Any], part: Callable[[str, Any], Any]) -> Masks:
         """The same masks with their replacements redacted in turn."""
@@ -58,8 +110,15 @@ class Masks:
             if digest.startswith(_MESSAGE):
                 again = message(value)
                 entries[digest] = raw if again is None else encode_json(private_copy(again))
+            elif digest[:1] in (_LEAF, _GONE):
+                entries[digest] = raw
             else:
                 name, old = value
+                if name == "journal":
+                    lines = journal_lines(old)
+                    for index, line in enumerate(lines):
+                        again = message(line)
+                        lines[index] = line if again is None else again
                 entries[digest] = encode_json([name, private_copy(part(name, old))])
         return Masks(self._salt, entries)
 

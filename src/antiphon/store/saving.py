@@ -200,9 +200,9 @@ def _plan(
         origin = Origin(tenant, row.snapshot_id, row.revision, ground.redactions)
         try:
             stored = yield from _stored(known, row, origin)
+            copies = yield from stored.private()
         except CorruptStoreError:  # what is damaged cannot be shared; the session goes on without it
             continue
-        copies = yield from stored.private()
         found = yield from match(messages, copies, path="snapshot.data.messages", mask=mask, is_private=is_private)
         if any(piece.known is not None for piece in found.pieces):
             layout = lay_out(found.pieces, row.record.spans or (), length)

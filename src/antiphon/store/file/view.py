@@ -19,6 +19,7 @@ from antiphon.store.file.contents import ANY_AGENT, Contents
 from antiphon.store.file.folder import INDEX, LOG, NOTE, Folder, digest, translated
 from antiphon.store.file.index import Index, settle
 from antiphon.store.file.log import Log, fetch
+from antiphon.store.lines import lost
 from antiphon.store.record import Row
 
 _HEAVIEST = 300_000  # messages in the logs that are kept in memory, by `Contents.weight`
@@ -189,10 +190,10 @@ class View:
         opened = self._session(session_id)
         found = None if opened is None else opened.contents.lines.get(line)
         if opened is None or found is None or stop > len(found) or 0 in found.offsets[start:stop]:
-            told = "" if opened is None else f": {self._damage(digest(session_id), opened)}"
-            raise CorruptStoreError(
-                f"messages {start} to {stop} of line {line} in session {session_id!r} are lost{told}"
-            )
+            told = "" if opened is None else self._damage(digest(session_id), opened)
+            known = 0 if found is None else len(found)
+            missing = [at for at in range(start, stop) if found is None or at >= known or not found.offsets[at]]
+            raise lost(session_id, line, missing, told)
         return self.bodies_at(opened, found.offsets[start:stop], found.sizes[start:stop])
 
     def blobs(self, session_id: str, addresses: set[bytes]) -> Mapping[bytes, bytes]:

@@ -16,6 +16,7 @@ from psycopg import capabilities
 
 from antiphon.errors import CorruptStoreError, MovedError
 from antiphon.store.backend import Query, SessionMark
+from antiphon.store.lines import lost
 from antiphon.store.postgres.driver import STATEMENTS, Connection, Cursor, execute
 from antiphon.store.record import Row, pack, unpack
 
@@ -143,8 +144,21 @@ class ReadView:
             place = {"session": session.number, "line": line, "start": start, "stop": stop}
             bodies = [found[0] for found in self._ask("messages", place)]
         if len(bodies) != stop - start:
-            raise CorruptStoreError(f"messages {start} to {stop} of line {line} in session {session_id!r} are lost")
+            raise lost(session_id, line, self._missing(session, line, start, stop))
         return bodies
+
+    def _missing(self, session: _Session | None, line: int, start: int, stop: int) -> list[int]:
+        """The positions that have no message: found by halves, as few are lost."""
+        if session is None:
+            return list(range(start, stop))
+        place = {"session": session.number, "line": line, "start": start, "stop": stop}
+        there = sum(1 for _ in self._ask("messages", place))
+        if there == stop - start:
+            return []
+        if there == 0:
+            return list(range(start, stop))
+        middle = (start + stop) // 2
+        return self._missing(session, line, start, middle) + self._missing(session, line, middle, stop)
 
     def blobs(self, session_id: str, addresses: set[bytes]) -> Mapping[bytes, bytes]:
         session = self._session(session_id)

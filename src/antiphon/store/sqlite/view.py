@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from antiphon.errors import CorruptStoreError, MovedError
+from antiphon.errors import MovedError
 from antiphon.store.backend import Query, SessionMark
+from antiphon.store.lines import lost
 from antiphon.store.record import ADDRESS_LENGTH, Row, addresses_in, pack, unpack
 from antiphon.store.sqlite.driver import Connection, Value
 
@@ -104,7 +105,9 @@ class SQLiteView:
             "SELECT body FROM message WHERE place >= ? AND place < ? ORDER BY place", _places(line, start, stop)
         )
         if len(found) != stop - start:
-            raise CorruptStoreError(f"messages {start} to {stop} of line {line} in session {session_id!r} are lost")
+            asked = "SELECT place FROM message WHERE place >= ? AND place < ?"
+            there = {_position(place) for (place,) in self._db.rows(asked, _places(line, start, stop))}
+            raise lost(session_id, line, [at for at in range(start, stop) if at not in there])
         return [body for (body,) in found]
 
     def blobs(self, session_id: str, addresses: set[bytes]) -> Mapping[bytes, bytes]:
