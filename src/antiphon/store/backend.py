@@ -212,6 +212,7 @@ class Job:
         scrub: Whether what is forgotten must leave no byte behind, in whatever of the medium the backend still controls:
             log, WAL, free pages, backups of its own. What a reader still holds may wait; the backend finishes it as soon
             as it can, also after a restart.
+        also_new: More such ids as `is_new`.
     """
 
     tenant: str
@@ -219,6 +220,7 @@ class Job:
     work: Callable[[Writing], Any]
     is_new: str | None = None
     scrub: bool = False
+    also_new: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

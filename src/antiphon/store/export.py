@@ -6,25 +6,40 @@ rows, each after the messages that it names: `runs` are pairs of start and stop 
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from antiphon.errors import SessionRowError, SnapshotExistsError, SnapshotNotFoundError
+from antiphon.errors import (
+    ContendedError,
+    IdempotencyKeyError,
+    MovedError,
+    SessionRowError,
+    SnapshotExistsError,
+    SnapshotNotFoundError,
+)
 from antiphon.ids import check_id
-from antiphon.jsonable import decode_json, private_copy
+from antiphon.jsonable import decode_json, encode_json, private_copy
 from antiphon.snapshot.envelope import Snapshot
-from antiphon.store.backend import Reading
-from antiphon.store.base import ANY_TIP, SessionSnapshot, from_microseconds
-from antiphon.store.core import Read, Steps, StoreCore
-from antiphon.store.messages import StoredMessages
-from antiphon.store.record import Row, resolve
-from antiphon.store.saving import save
+from antiphon.store.backend import Job, Reading, SessionMark, Writing
+from antiphon.store.base import SessionSnapshot, from_microseconds
+from antiphon.store.changes import new_revision
+from antiphon.store.core import EVERY_ROW, Read, Steps, Write
+from antiphon.store.lines import NEW_LINE, Span, settle
+from antiphon.store.record import LARGE_MESSAGE, Row, body, resolve
+from antiphon.store.rows import check_row, parts_of, record_of
 
 FORMAT = 1
 _BLOCK = 64
+_TRIES = 200
+_ENCODED = 32  # messages encoded between two looks at the event loop
+
+_Runs: TypeAlias = tuple[tuple[int, int], ...]
 _FIELDS = (
     *("status", "created_at", "updated_at", "heartbeat_at", "parent_id", "agent_id"),
     *("finish_reason", "owner", "epoch", "idempotency_key"),
@@ -133,11 +148,15 @@ class Export:
 
     Attributes:
         session_id: The session.
-        rows: Its rows, each after those that were created before.
+        messages: Private copies of all messages.
+        rows: Its rows without their messages, each after those that were created before.
+        runs: Which messages each row has, as in the file; None where it has none.
     """
 
     session_id: str
+    messages: tuple[Any, ...]
     rows: tuple[SessionSnapshot, ...]
+    runs: tuple[_Runs | None, ...]
 
 
 def parse_export(lines: Iterable[bytes]) -> Export:
@@ -155,6 +174,7 @@ def parse_export(lines: Iterable[bytes]) -> Export:
         session_id = head.session_id
         copies: list[Any] = []
         rows: list[SessionSnapshot] = []
+        all_runs: list[_Runs | None] = []
         ended: int | None = None
         for number, text in enumerate(texts, 2):
             if ended is not None:
@@ -164,28 +184,43 @@ def parse_export(lines: Iterable[bytes]) -> Export:
             elif text.startswith(b'{"rows":'):
                 ended = msgspec.json.decode(text)["rows"]
             else:
-                rows.append(_row(msgspec.json.decode(text, type=_Row), session_id, copies))
+                line = msgspec.json.decode(text, type=_Row)
+                rows.append(check_row(_row(line, session_id), line.snapshot_id, None))
+                all_runs.append(_runs(line, len(copies)))
     except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError, OverflowError) as error:
         raise SessionRowError(
             f"line {number + 1 if number == 0 else number} of the export cannot be read: {error}"
         ) from error
     if ended != len(rows):
         raise SessionRowError(f"the export is cut short: {len(rows)} rows, and no line at the end that counts them")
-    return Export(session_id, tuple(rows))
+    _check_once("snapshot", [row.snapshot_id for row in rows])
+    _check_once("idempotency key", [row.idempotency_key for row in rows if row.idempotency_key is not None])
+    return Export(session_id, tuple(copies), tuple(rows), tuple(all_runs))
 
 
-def _row(found: _Row, session_id: str, copies: list[Any]) -> SessionSnapshot:
+def _check_once(what: str, names: list[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise SessionRowError(f"{what} {name!r} is in the export {count} times")
+
+
+def _runs(found: _Row, count: int) -> _Runs | None:
+    """A row's messages, all of which must stand before it."""
+    if found.runs is None or found.envelope is None:
+        return None
+    for start, stop in found.runs:
+        if not 0 <= start < stop <= count:
+            raise SessionRowError(f"snapshot {found.snapshot_id!r} names messages that are not in the export")
+    return tuple(found.runs)
+
+
+def _row(found: _Row, session_id: str) -> SessionSnapshot:
     parts = {name: decode_json(bytes(raw)) for name, raw in found.parts.items()}
     snapshot = None
     if found.envelope is not None:
         data = {name.removeprefix("data."): value for name, value in parts.items() if name.startswith("data.")}
-        if found.runs is not None:
-            messages: list[Any] = []
-            for start, stop in found.runs:
-                if not 0 <= start < stop <= len(copies):
-                    raise SessionRowError(f"snapshot {found.snapshot_id!r} names messages that are not in the export")
-                messages += copies[start:stop]
-            data = {"messages": StoredMessages(None, messages), **data}
+        if "messages" in data and (found.runs is not None or isinstance(data["messages"], list)):
+            raise SessionRowError(f"snapshot {found.snapshot_id!r} has messages of its own, outside of the export's")
         scope, version, created_at = found.envelope
         snapshot = Snapshot(cast("Any", scope), version, data, parts.get("app_data", {}), created_at)
     return SessionSnapshot(
@@ -208,31 +243,61 @@ def _row(found: _Row, session_id: str, copies: list[Any]) -> SessionSnapshot:
     )
 
 
-def import_rows(core: StoreCore, tenant: str, found: Export) -> Steps[str]:
-    """Store an export's rows.
+def import_rows(tenant: str, found: Export) -> Steps[str]:
+    """Store an export's rows: all of them or, when this raises, none.
 
     Raises:
         SnapshotExistsError: If the session, or a row of one of these ids, is there already.
+        IdempotencyKeyError: If a key belongs to a row that is there.
+        ContendedError: If others kept taking ids or keys meanwhile.
     """
-    check_id("session_id", found.session_id)
+    session_id = check_id("session_id", found.session_id)
+    blobs: dict[bytes, bytes] = {}
+    bodies: list[bytes] = []
+    for count, message in enumerate(found.messages, 1):
+        bodies.append(body(encode_json(message), LARGE_MESSAGE, blobs))
+        if count % _ENCODED == 0:
+            yield None
+    rows: list[Row] = []
+    for row, runs in zip(found.rows, found.runs, strict=True):
+        parts = parts_of(row, None)
+        blobs.update(parts.blobs)
+        spans = None if runs is None else tuple(Span(NEW_LINE, start, stop) for start, stop in runs)
+        rows.append(Row(row.snapshot_id, session_id, new_revision(), record_of(row, spans, parts.stored)))
+        yield None
 
-    def taken(view: Reading) -> tuple[str, str] | None:
-        if view.latest(found.session_id, None) is not None:
-            return "session", found.session_id
-        for row in found.rows:
-            if view.row(row.snapshot_id) is not None:
-                return "snapshot", row.snapshot_id
-        return None
+    def work(tx: Writing) -> None:
+        _check_free(tx, session_id, rows)
+        if not rows:
+            return
+        tx.put_mark(session_id, SessionMark(0, os.urandom(16)))
+        line = tx.new_line(session_id) if bodies else 0
+        if bodies:
+            tx.append(session_id, line, 0, bodies)
+        if blobs:
+            tx.put_blobs(session_id, blobs)
+        for row in rows:
+            spans = row.record.spans
+            tx.put_row(replace(row, record=replace(row.record, spans=settle(spans, line))) if spans else row)
 
-    there: tuple[str, str] | None = yield Read(tenant, taken)
-    if there is not None:
-        raise SnapshotExistsError(*there)
-    for row in found.rows:
+    ids = tuple(row.snapshot_id for row in rows)
+    for _ in range(_TRIES):
+        try:
+            yield Write(Job(tenant, session_id, work, also_new=ids), wakes=EVERY_ROW)
+        except MovedError:
+            yield None
+        else:
+            return session_id
+    raise ContendedError(f"session {session_id!r} could not be imported: others keep taking its ids")
 
-        def put(existing: SessionSnapshot | None, row: SessionSnapshot = row) -> SessionSnapshot:
-            if existing is not None:
-                raise SnapshotExistsError("snapshot", row.snapshot_id)
-            return row
 
-        yield from save(core.known, tenant, row.snapshot_id, put, ANY_TIP)
-    return found.session_id
+def _check_free(view: Reading, session_id: str, rows: list[Row]) -> None:
+    if view.mark(session_id) is not None:
+        raise SnapshotExistsError("session", session_id)
+    for row in rows:
+        if view.row(row.snapshot_id) is not None:
+            raise SnapshotExistsError("snapshot", row.snapshot_id)
+        key = row.record.idempotency_key
+        holder = None if key is None else view.keyed(key)
+        if key is not None and holder is not None:
+            raise IdempotencyKeyError(key, holder)

@@ -16,11 +16,13 @@ class Ticket(NamedTuple):
         number: Greater than that of every ticket drawn before.
         owner: Who drew it.
         expires_at: Until when its owner is believed to be alive, in microseconds since 1970.
+        nonce: What its owner calls it before its number is known.
     """
 
     number: int
     owner: str
     expires_at: int
+    nonce: str = ""
 
 
 class Queue(msgspec.Struct, frozen=True, array_like=True):
@@ -47,9 +49,9 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
         """A ticket that is still there."""
         return next((ticket for ticket in self.tickets if ticket.number == number), None)
 
-    def draw(self, owner: str, expires_at: int) -> tuple[Queue, Ticket]:
+    def draw(self, owner: str, expires_at: int, nonce: str = "") -> tuple[Queue, Ticket]:
         """With a new ticket at the end."""
-        ticket = Ticket(self.drawn + 1, owner, expires_at)
+        ticket = Ticket(self.drawn + 1, owner, expires_at, nonce)
         return Queue(ticket.number, (*self.tickets, ticket)), ticket
 
     def renew(self, number: int, expires_at: int) -> Queue:
@@ -61,9 +63,11 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
             ),
         )
 
-    def leave(self, number: int) -> Queue:
-        """Without a ticket."""
-        return Queue(self.drawn, tuple(ticket for ticket in self.tickets if ticket.number != number))
+    def leave(self, called: int | str) -> Queue:
+        """Without a ticket, given by its number or its nonce."""
+        return Queue(
+            self.drawn, tuple(ticket for ticket in self.tickets if called not in (ticket.number, ticket.nonce))
+        )
 
 
 _decoder = msgspec.json.Decoder(Queue)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Self, cast
 
-from antiphon.ids import check_id
+from antiphon.errors import SessionStoreError
+from antiphon.ids import check_id, new_uuid7
 from antiphon.snapshot.diff import SnapshotDiff
 from antiphon.store.base import (
     ANY_TIP,
@@ -47,7 +49,7 @@ from antiphon.store.operations import (
 )
 from antiphon.store.saving import save
 from antiphon.store.sync import SyncSessionStore
-from antiphon.store.tenants import DEFAULT_TENANT, Prefix, check_tenant, current_tenant
+from antiphon.store.tenants import Prefix, check_tenant, current_tenant
 from antiphon.store.watching import Watcher
 
 _LOOK_S = 1.0
@@ -68,7 +70,7 @@ class LineStore:
     """
 
     def __init__(self, core: StoreCore, *, prefix: Prefix = None) -> None:
-        if isinstance(prefix, str):
+        if prefix is not None and not callable(prefix):
             check_tenant(prefix)
         self._core, self._prefix = core, prefix
         self.sync = SyncSessionStore(core, prefix)
@@ -81,9 +83,10 @@ class LineStore:
         Raises:
             SessionRowError: If it cannot name one.
         """
-        above = current_tenant(self._prefix)
         name = check_tenant(tenant)
-        return LineStore(self._core, prefix=name if above == DEFAULT_TENANT else check_tenant(f"{above}/{name}"))
+        if self._prefix is not None:
+            name = check_tenant(f"{self._tenant()}/{name}")
+        return LineStore(self._core, prefix=name)
 
     def close(self) -> None:
         """Finish what was handed in and let go of files, connections and threads; of all views at once."""
@@ -150,7 +153,7 @@ class LineStore:
 
     async def tree(self, session_id: str, /) -> SnapshotTree:
         """The session as a tree; without rows when it is not there."""
-        return await session_tree(self, session_id)
+        return await session_tree(self._pinned(), session_id)
 
     async def diff(self, one: str, other: str, /) -> SnapshotDiff:
         """What makes the state of the second row of the first one's.
@@ -158,7 +161,7 @@ class LineStore:
         Raises:
             SnapshotNotFoundError: If one of them is not there.
         """
-        return await snapshot_diff(self, one, other)
+        return await snapshot_diff(self._pinned(), one, other)
 
     async def delete_session(self, session_id: str, /) -> bool:
         return await self._core.run(delete_session(self._core, self._tenant(), session_id))
@@ -179,12 +182,11 @@ class LineStore:
     async def sweep(self, session_id: str | None = None, /, *, grace: float = 0.0) -> int:
         return await self._core.run(sweep(self._core, self._tenant(), session_id, grace))
 
-    async def export(self, session_id: str, /) -> AsyncIterator[bytes]:
-        for line in await self._core.run(export_lines(self._tenant(), session_id)):
-            yield line
+    def export(self, session_id: str, /) -> AsyncIterator[bytes]:
+        return self._export(self._tenant(), session_id)
 
     async def import_(self, lines: Iterable[bytes], /) -> str:
-        return await self._core.run(import_rows(self._core, self._tenant(), parse_export(lines)))
+        return await self._core.run(import_rows(self._tenant(), parse_export(lines)))
 
     async def redact(self, session_id: str, message: RedactMessage, /, *, part: RedactPart | None = None) -> int:
         return await self._core.run(redact(self._core, self._tenant(), session_id, message, part))
@@ -194,10 +196,12 @@ class LineStore:
     ) -> Lease | None:
         tenant, core = self._tenant(), self._core
         with Watcher(core.hub, (tenant, lease_key(session_id))) as watcher:
-            ticket, holder = await core.run(draw_ticket(core, tenant, session_id, owner, ttl, keep=wait))
-            if not wait and holder.number != ticket.number:
-                return None
+            nonce = new_uuid7()
+            drawing = draw_ticket(core, tenant, session_id, owner, ttl, nonce=nonce, keep=wait)
             try:
+                ticket, holder = await core.run(drawing)
+                if not wait and holder.number != ticket.number:
+                    return None
                 turn: int | None = holder.number
                 renewed = core.clock.now()
                 while turn != ticket.number:
@@ -207,7 +211,9 @@ class LineStore:
                         ticket, holder = await core.run(keep_ticket(core, tenant, session_id, ticket, ttl))
                         turn, renewed = holder.number, core.clock.now()
             except BaseException:
-                await core.run(give_back(core, tenant, session_id, ticket.number))
+                with suppress(SessionStoreError):  # what happened first is what is told
+                    # By its nonce: who is cancelled while a ticket is drawn never learns its number.
+                    await core.run(give_back(core, tenant, session_id, nonce))
                 raise
             return lease_of(session_id, ticket)
 
@@ -222,6 +228,14 @@ class LineStore:
 
     def _tenant(self) -> str:
         return current_tenant(self._prefix)
+
+    def _pinned(self) -> LineStore:
+        """This store for an operation of several steps, all of which are the same tenant's."""
+        return LineStore(self._core, prefix=self._tenant())
+
+    async def _export(self, tenant: str, session_id: str) -> AsyncIterator[bytes]:
+        for line in await self._core.run(export_lines(tenant, session_id)):
+            yield line
 
     async def _statuses(self, tenant: str, snapshot_id: str) -> AsyncIterator[SnapshotStatus]:
         check_id("snapshot_id", snapshot_id)

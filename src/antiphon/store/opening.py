@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, cast
 
-from antiphon.errors import SessionRowError
+from antiphon.errors import InvalidTypeError, SessionRowError
 from antiphon.store.line_store import LineStore
 
 # Loaded on first use: a scheme's function takes the whole URL and `open_store`'s other arguments.
@@ -29,12 +29,15 @@ def open_store(url: str, **options: Any) -> LineStore:
         **options: For the store's class, such as `prefix=`.
 
     Raises:
+        InvalidTypeError: If `url` is not a string.
         SessionRowError: If no store has this scheme.
         MissingExtraError: If its package is not installed.
 
     >>> open_store("memory:").sync.get_snapshot("s1") is None
     True
     """
+    if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller without types
+        raise InvalidTypeError(f"url={url!r} is not a string, such as 'sqlite:sessions.db'")
     scheme, colon, _ = url.partition(":")
     if not colon or scheme not in _SCHEMES:
         # Not the whole URL: it may hold a password.

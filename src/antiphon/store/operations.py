@@ -6,11 +6,11 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from antiphon.errors import LeaseLostError, SessionRowError
+from antiphon.errors import InvalidTypeError, LeaseLostError, SessionRowError
 from antiphon.ids import check_id
 from antiphon.store.backend import Job, Query, Reading, Writing
 from antiphon.store.base import (
@@ -33,11 +33,12 @@ from antiphon.store.core import EVERY_ROW, Read, Steps, StoreCore, Write
 from antiphon.store.leases import Queue, Ticket, dump
 from antiphon.store.leases import load as load_queue
 from antiphon.store.record import Row
-from antiphon.store.rows import Loaded, check_moment, load
+from antiphon.store.rows import Loaded, check_moment, check_name, load
 
 T = TypeVar("T")
 
 _MOST_LISTED = 1000
+_LONGEST_S = 10**9
 
 
 def get(core: StoreCore, tenant: str, snapshot_id: str, *, state: bool = True) -> Steps[SessionSnapshot | None]:
@@ -58,6 +59,7 @@ def latest(
 
 def keyed(core: StoreCore, tenant: str, key: str) -> Steps[SessionSnapshot | None]:
     """The row that has an idempotency key."""
+    check_name("idempotency_key", key)
 
     def look(view: Reading) -> Row | None:
         found = view.keyed(key)
@@ -213,6 +215,8 @@ def sweep(core: StoreCore, tenant: str, session_id: str | None, grace: float) ->
     """Forget what no row holds, in one session or all."""
     if session_id is not None:
         check_id("session_id", session_id)
+    if not _is_number(grace) or not 0 <= grace < _LONGEST_S:
+        raise SessionRowError(f"grace={grace!r} is not a number of seconds")
     before = to_microseconds(core.clock.utc() - timedelta(seconds=grace)) if grace > 0 else None
     forgotten = 0
     after: tuple[int, str] | None = None
@@ -246,8 +250,29 @@ def redact(
 ) -> Steps[int]:
     """Replace words wherever a session holds them."""
     check_id("session_id", session_id)
+    for name, function in (("message", message), ("part", part)):
+        if not callable(function) and (name == "message" or function is not None):
+            raise InvalidTypeError(f"{name}={function!r} is not a function")
+
+    def new_message(old: Any) -> dict[str, Any] | None:
+        new: object = message(old)
+        if new is not None and not isinstance(new, dict):
+            raise InvalidTypeError(f"message() returned {type(new).__name__}, not a dict or None")
+        return cast("dict[str, Any] | None", new)
+
+    def new_part(name: str, old: Any) -> Any:
+        new = old if part is None else part(name, old)
+        if not name.startswith("data.") and not isinstance(new, dict):
+            raise InvalidTypeError(f"part({name!r}, ...) returned {type(new).__name__}, not a dict")
+        return new
+
     count: int = yield Write(
-        Job(tenant, session_id, lambda tx: redact_session(tx, session_id, message, part), scrub=True)
+        Job(
+            tenant,
+            session_id,
+            lambda tx: redact_session(tx, session_id, new_message, None if part is None else new_part),
+            scrub=True,
+        )
     )
     core.known.forget()  # the old words are not kept in memory either
     return count
@@ -284,20 +309,33 @@ def _change_queue(
 
 
 def draw_ticket(
-    core: StoreCore, tenant: str, session_id: str, owner: str, ttl: float, *, keep: bool
+    core: StoreCore, tenant: str, session_id: str, owner: str, ttl: float, *, nonce: str, keep: bool
 ) -> Steps[tuple[Ticket, Ticket]]:
-    """A ticket, and the one whose turn it is. Unless `keep`, a ticket that would have to wait is not drawn."""
+    """A ticket, and the one whose turn it is. Unless `keep`, a ticket that would have to wait is not drawn.
+
+    Args:
+        core: The store.
+        tenant: Whose.
+        session_id: The session.
+        owner: Who draws.
+        ttl: Seconds until its owner is believed to be dead.
+        nonce: By which the ticket can be given back before its number is known.
+        keep: Whether to wait.
+
+    Raises:
+        InvalidIdError: At once, before the first step, if `session_id` cannot name anything.
+        SessionRowError: At once, if `owner` or `ttl` makes no sense.
+    """
     check_id("session_id", session_id)
-    if not owner:
-        raise SessionRowError(f"owner={owner!r} is not a name")
+    check_name("owner", owner)
     microseconds = _ttl(ttl)
 
     def change(queue: Queue, now: int) -> tuple[Queue, tuple[Ticket, Ticket]]:
-        changed, ticket = queue.draw(owner, now + microseconds)
+        changed, ticket = queue.draw(owner, now + microseconds, nonce)
         holder = changed.holder or ticket
         return (changed if keep or holder == ticket else queue), (ticket, holder)
 
-    return (yield from _change_queue(core, tenant, session_id, change))
+    return _change_queue(core, tenant, session_id, change)
 
 
 def keep_ticket(
@@ -332,9 +370,9 @@ def whose_turn(core: StoreCore, tenant: str, session_id: str) -> Steps[int | Non
     return number
 
 
-def give_back(core: StoreCore, tenant: str, session_id: str, number: int) -> Steps[None]:
-    """Remove a ticket."""
-    yield from _change_queue(core, tenant, session_id, lambda queue, _: (queue.leave(number), None), wakes=True)
+def give_back(core: StoreCore, tenant: str, session_id: str, called: int | str) -> Steps[None]:
+    """Remove a ticket, given by its number or its nonce."""
+    yield from _change_queue(core, tenant, session_id, lambda queue, _: (queue.leave(called), None), wakes=True)
 
 
 def lease_of(session_id: str, ticket: Ticket) -> Lease:
@@ -343,6 +381,10 @@ def lease_of(session_id: str, ticket: Ticket) -> Lease:
 
 
 def _ttl(seconds: Any) -> int:
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 10**9:
+    if not _is_number(seconds) or not 0 < seconds < _LONGEST_S:
         raise SessionRowError(f"ttl={seconds!r} is not a positive number of seconds")
     return int(seconds * 1_000_000)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

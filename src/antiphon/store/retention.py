@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from antiphon.store.base import IN_FLIGHT
 from antiphon.store.lines import covered
@@ -13,17 +13,37 @@ from antiphon.store.record import Row, address_in
 def protected(rows: Sequence[Row]) -> set[str]:
     """Ids of rows that are never pruned.
 
-    The newest; the newest that one can resume from (settled, and with a state); those with several children, where
-    branches part; those in flight and their parents, from which a dead worker's run is taken up again.
+    Of each agent the newest, and the newest that one can resume from (settled, and with a state); those with several
+    children, where branches part; those with an owner, which somebody still writes; those in flight, and what is above
+    them up to the first that one can resume from: a dead worker's run is taken up again there.
     """
     ordered = sorted(rows, key=lambda row: row.recency)
     children = Counter(row.record.parent_id for row in rows)
-    in_flight = [row for row in rows if row.record.status in IN_FLIGHT]
-    resumable = [row for row in ordered if row.record.status not in IN_FLIGHT and row.record.envelope is not None]
-    kept = {row.snapshot_id for row in (*ordered[-1:], *resumable[-1:], *in_flight)}
-    kept |= {row.record.parent_id for row in in_flight if row.record.parent_id is not None}
-    kept |= {row.snapshot_id for row in rows if children[row.snapshot_id] > 1}
+    newest = {row.record.agent_id: row.snapshot_id for row in ordered}
+    resumable = {row.record.agent_id: row.snapshot_id for row in ordered if _can_resume(row)}
+    kept = {*newest.values(), *resumable.values()}
+    kept |= {row.snapshot_id for row in rows if children[row.snapshot_id] > 1 or row.record.owner is not None}
+    by_id = {row.snapshot_id: row for row in rows}
+    for row in rows:
+        if row.record.status in IN_FLIGHT:
+            kept |= _way_back(row, by_id)
     return kept
+
+
+def _can_resume(row: Row) -> bool:
+    return row.record.status not in IN_FLIGHT and row.record.envelope is not None
+
+
+def _way_back(row: Row, by_id: Mapping[str, Row]) -> set[str]:
+    """A row in flight and its ancestors, up to the first that one can resume from; all of them, if there is none."""
+    way: set[str] = set()
+    at: Row | None = row
+    while at is not None and at.snapshot_id not in way:
+        way.add(at.snapshot_id)
+        if _can_resume(at):
+            break
+        at = None if at.record.parent_id is None else by_id.get(at.record.parent_id)
+    return way
 
 
 def removable(rows: Sequence[Row], *, keep: int | None, older_than: int | None) -> list[Row]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, cast
 
-from antiphon.errors import CorruptStoreError, SessionRowError, SnapshotException
+from antiphon.errors import CorruptStoreError, NotJsonError, SessionRowError, SnapshotException
 from antiphon.ids import check_id
 from antiphon.jsonable import encode_json, private_copy
 from antiphon.snapshot.envelope import Snapshot
@@ -23,7 +23,9 @@ _DATA = "data."
 _APP_DATA = "app_data"
 _PLAIN = ("error", "usage", "journal")
 
-_MOST_MICROSECONDS = 253_402_300_800_000_000  # the end of the year 9999
+# In UTC, in which times are given back: a time of another zone may lie just outside.
+_FIRST = to_microseconds(datetime.min.replace(tzinfo=UTC))
+_LAST = to_microseconds(datetime.max.replace(tzinfo=UTC))
 _LONGEST_NAME = 500
 
 
@@ -164,7 +166,8 @@ def check_row(wanted: object, snapshot_id: str, session_id: str | None) -> Sessi
         if value is not None:
             check_id(name, value)
     for name in ("owner", "idempotency_key", "finish_reason"):
-        _check_name(name, getattr(wanted, name))
+        if getattr(wanted, name) is not None:
+            check_name(name, getattr(wanted, name))
     if wanted.status not in ("", *STATUSES) or wanted.status == "expired":
         raise SessionRowError(f"status={wanted.status!r} cannot be stored: 'expired' is computed when a row is read")
     if type(wanted.epoch) is not int or not 0 <= wanted.epoch < 2**63:
@@ -182,18 +185,31 @@ def check_row(wanted: object, snapshot_id: str, session_id: str | None) -> Sessi
         for name in wanted.snapshot.data:
             if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise SnapshotException(f"data has the key {name!r}, which is not a string")
+            _check_text(f"snapshot.data has the key {name!r}, which", name)
+        _check_text(f"snapshot.created_at={wanted.snapshot.created_at!r}", wanted.snapshot.created_at)
     return wanted
 
 
-def _check_name(what: str, value: object) -> None:
-    if value is None:
-        return
+def check_name(what: str, value: object) -> str:
+    """`value`, when it can be an owner, an idempotency key or a reason.
+
+    Raises:
+        SessionRowError: If it cannot.
+    """
     if not isinstance(value, str) or not value or len(value) > _LONGEST_NAME or "\0" in value:
         raise SessionRowError(f"{what}={value!r} is not a text of 1 to {_LONGEST_NAME} characters without NUL")
     try:
         value.encode()
     except UnicodeEncodeError:
         raise SessionRowError(f"{what}={value!r} contains a lone surrogate") from None
+    return value
+
+
+def _check_text(what: str, value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise NotJsonError(what, "contains a lone surrogate") from None
 
 
 def check_moment(what: str, value: object, *, needed: bool = False) -> int | None:
@@ -209,8 +225,8 @@ def check_moment(what: str, value: object, *, needed: bool = False) -> int | Non
     if value.utcoffset() is None:
         raise SessionRowError(f"{what}={value!r} has no time zone: use datetime.now(UTC)")
     microseconds = to_microseconds(value)
-    if not -_MOST_MICROSECONDS < microseconds < _MOST_MICROSECONDS:
-        raise SessionRowError(f"{what}={value!r} is out of range")
+    if not _FIRST <= microseconds <= _LAST:
+        raise SessionRowError(f"{what}={value!r} is outside of the years 1 to 9999 in UTC")
     return microseconds
 
 

@@ -101,14 +101,16 @@ class SyncSessionStore:
 
     def tree(self, session_id: str, /) -> SnapshotTree:
         rows: list[SessionSnapshot] = []
-        page = self.list_snapshots(session_id, limit=PAGE)
+        pinned = SyncSessionStore(self._core, self._tenant())
+        page = pinned.list_snapshots(session_id, limit=PAGE)
         while page.cursor is not None:
             rows += page.snapshots
-            page = self.list_snapshots(session_id, limit=PAGE, cursor=page.cursor)
+            page = pinned.list_snapshots(session_id, limit=PAGE, cursor=page.cursor)
         return tree_of(session_id, [*rows, *page.snapshots])
 
     def diff(self, one: str, other: str, /) -> SnapshotDiff:
-        return difference((one, self.get_snapshot(one)), (other, self.get_snapshot(other)))
+        pinned = SyncSessionStore(self._core, self._tenant())
+        return difference((one, pinned.get_snapshot(one)), (other, pinned.get_snapshot(other)))
 
     def delete_session(self, session_id: str, /) -> bool:
         return self._core.run_blocking(delete_session(self._core, self._tenant(), session_id))
@@ -133,7 +135,7 @@ class SyncSessionStore:
         return iter(self._core.run_blocking(export_lines(self._tenant(), session_id)))
 
     def import_(self, lines: Iterable[bytes], /) -> str:
-        return self._core.run_blocking(import_rows(self._core, self._tenant(), parse_export(lines)))
+        return self._core.run_blocking(import_rows(self._tenant(), parse_export(lines)))
 
     def redact(self, session_id: str, message: RedactMessage, /, *, part: RedactPart | None = None) -> int:
         return self._core.run_blocking(redact(self._core, self._tenant(), session_id, message, part))

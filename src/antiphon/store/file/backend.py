@@ -138,7 +138,8 @@ class FileBackend:
                     return []
                 known = self._tenant(tenant)
                 file = digest(session_id).hex() + LOG
-                shards = sorted({shard(job.is_new) for _, job in jobs if job.is_new is not None})
+                new = (name for _, job in jobs for name in (job.is_new, *job.also_new) if name is not None)
+                shards = sorted({shard(name) for name in new})
                 for name in shards:  # in one order, and before the session: so nobody waits in a circle
                     held.enter_context(folder.locked(name))
                 lock = folder.lock(file, make=bool(shards))

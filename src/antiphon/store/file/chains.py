@@ -11,8 +11,8 @@ from antiphon.store.retention import protected
 def beyond(rows: Mapping[str, Row], snapshot_id: str, most: int) -> list[str]:
     """Ancestors of a row that may go when only the row and the next `most` - 1 above it are to stay.
 
-    What pruning never removes stays here too: branch points, rows in flight and their parents, the last row that one can
-    resume from. A chain that runs in a circle, or to a row that is gone, ends there.
+    What pruning never removes stays here too (`retention.protected`). A chain that runs in a circle, or to a row that is
+    gone, ends there.
 
     Args:
         rows: All rows of the session, by id.
