@@ -23,6 +23,8 @@ Written by `make docs` from the command's own help: change it in `src/antiphon/c
 
 ```sh
 export ANTIPHON_STORE=sqlite:sessions.db
+antiphon chat --session ann --message "count to three"
+antiphon talk --session ann --input question.wav --output answer.wav
 antiphon sessions list
 antiphon sessions tree ann
 antiphon store check

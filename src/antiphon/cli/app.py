@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli.chatting import chat
 from antiphon.cli.checking import store
 from antiphon.cli.exits import ExitCode, code_of
 from antiphon.cli.screen import plain
 from antiphon.cli.sessions import sessions
+from antiphon.cli.talking import talk
 from antiphon.errors import AntiphonError
 
 app = typer.Typer(
@@ -23,6 +25,8 @@ app = typer.Typer(
 )
 app.add_typer(sessions, name="sessions")
 app.add_typer(store, name="store")
+app.command()(chat)
+app.command()(talk)
 
 
 def _version(wanted: bool) -> None:

@@ -88,13 +88,13 @@ class Screen:
         for thing in things:
             self._out.print(Text(thing) if isinstance(thing, str) else thing, soft_wrap=not isinstance(thing, Table))
 
-    def say(self, text: str, style: str = "dim") -> None:
+    def say(self, text: str, style: str = "dim", *, end: str = "\n") -> None:
         """Tell what was done, on standard error."""
-        self._err.print(Text(text, style=style), soft_wrap=True)
+        self._err.print(Text(text, style=style), soft_wrap=True, end=end)
 
     def piece(self, text: str) -> None:
-        """Print a part of a line at once."""
-        sys.stdout.write(text)
+        """Print a part of a text at once, without what a terminal would obey."""
+        sys.stdout.write("\n".join(_CONTROL.sub("\ufffd", clean_text(line)) for line in text.split("\n")))
         sys.stdout.flush()
 
     def result(self, value: dict[str, Any], text: str) -> None:

@@ -1,0 +1,114 @@
+"""`antiphon talk`: a talk with the embedded model, from a sound file into another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from antiphon.agent.live import BidiAgent
+from antiphon.cli.chatting import SessionChoice, SystemPrompt, Tools
+from antiphon.cli.options import AnyStoreUrl, AsJson, Tenant, opened
+from antiphon.cli.screen import Screen, plain
+from antiphon.cli.turns import lines_of
+from antiphon.clock import SYSTEM_CLOCK, Clock
+from antiphon.hooks.events import MessageAddedEvent
+from antiphon.ids import new_uuid7
+from antiphon.io.wav import WavIO
+from antiphon.io.wav_output import WavOutput
+from antiphon.models.embedded.live import EmbeddedBidiModel
+from antiphon.session.snapshots import SnapshotSessionManager
+from antiphon.testing.clock import VirtualClock
+
+_LOOK_S = 0.1
+
+
+def talk(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="WAV", help="What the listener hears.")],
+    input: Annotated[
+        list[Path] | None, typer.Option("--input", "-i", metavar="WAV", help="What the user says; may be repeated.")
+    ] = None,
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text", "-t", metavar="TEXT", help="Type this instead of speaking; may be repeated. Needs no extra."
+        ),
+    ] = None,
+    store: AnyStoreUrl = "memory:",
+    tenant: Tenant = None,
+    session: SessionChoice = None,
+    tools: Tools = None,
+    system: SystemPrompt = None,
+    quiet: Annotated[
+        float, typer.Option("--quiet", min=0.2, help="Hang up after so many seconds in which nobody says anything.")
+    ] = 2.0,
+    fast: Annotated[bool, typer.Option("--fast", help="With --text: do not take as long as it sounds.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Talk with the embedded model, by voice from files (extra: voice) or typed. It takes as long as it sounds."""
+    screen = Screen(as_json=as_json)
+    if bool(input) == bool(texts):
+        raise typer.BadParameter("give --input or --text")
+    if fast and not texts:
+        raise typer.BadParameter("--fast is for --text: ears take as long as there is to hear")
+    session_id = session or new_uuid7()
+    if store == "memory:":
+        screen.say("nothing of this is kept: give --store to keep it")
+    clock: Clock = VirtualClock(start=SYSTEM_CLOCK.utc()) if fast else SYSTEM_CLOCK
+    with opened(store, tenant, new=True) as place:
+        manager = SnapshotSessionManager[BidiAgent](session_id, store=place, snapshot_trigger=_at_the_end, clock=clock)
+        agent = BidiAgent(
+            EmbeddedBidiModel(voice=not texts, clock=clock),
+            tools=list(tools or []),
+            system_prompt=system,
+            session_manager=manager,
+            clock=clock,
+        )
+        before = len(agent.messages)
+        agent.add_hook(_teller(screen), MessageAddedEvent)
+        files = WavIO(list(input or []), output, clock=clock, after="hang_up", quiet_s=quiet)
+        asyncio.run(_call(agent, files, texts or [], quiet, clock))
+    heard = files.output()
+    said = agent.messages[before:]
+    if as_json:
+        told = [line.facts() for line in lines_of(said)]
+        screen.data(
+            {"session_id": session_id, "output": str(output), "seconds": round(heard.played_ms / 1000, 3), "turn": told}
+        )
+    else:
+        screen.say(f"session {plain(session_id)}; {heard.played_ms / 1000:.1f} s of sound in {output}")
+
+
+def _at_the_end(*, agent_data: object, **kwargs: Any) -> bool:
+    """Each call is a snapshot of its own."""
+    return True
+
+
+def _teller(screen: Screen) -> Any:
+    def told(event: MessageAddedEvent[BidiAgent]) -> None:
+        if not screen.as_json:
+            screen.show(*(line.drawn(short=False) for line in lines_of([event.message])))
+
+    return told
+
+
+async def _call(agent: BidiAgent, files: WavIO, texts: Sequence[str], quiet: float, clock: Clock) -> None:
+    if not texts:
+        await agent.run(inputs=[files.input()], outputs=[files.output()])
+        return
+    await agent.run(inputs=[_typed(agent, files.output(), texts, quiet, clock)], outputs=[files.output()])
+
+
+async def _typed(
+    agent: BidiAgent, heard: WavOutput, texts: Sequence[str], quiet: float, clock: Clock
+) -> AsyncIterator[str]:
+    """The lines, each when it has been quiet after the one before; then the end of the talk."""
+    for text in texts:
+        yield text
+        said = clock.now()
+        while (since := heard.quiet_since()) is None or clock.now() - max(since, said) < quiet:
+            await clock.sleep(_LOOK_S)
+    agent.cancel()
