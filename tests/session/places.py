@@ -1,14 +1,17 @@
-"""Where sessions may lie: a storage or a session store, each in memory and behind faults."""
+"""Where sessions may lie, each behind faults: a storage or a session store in memory, or a session store on disk."""
 
 import copy
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from antiphon.errors import SessionConflictError, SessionStoreError, StorageError
 from antiphon.session import SessionTree, SnapshotSessionManager, read_tree
 from antiphon.storage import InMemoryStorage
-from antiphon.store import ANY_TIP, InMemorySessionStore, SessionSnapshot
+from antiphon.store import ANY_TIP, InMemorySessionStore, LineStore, SessionSnapshot
+from antiphon.store.file import FileSessionStore
+from antiphon.store.sqlite import SQLiteSessionStore
 from antiphon.testing import FaultStorage, FaultStore
 
 
@@ -34,6 +37,13 @@ class StoragePlace:
         """The same place for another process."""
         return StoragePlace(self.inner, **faults)
 
+    def fresh(self, **faults: Any) -> "StoragePlace":
+        """An empty place of the same kind."""
+        return type(self)(**faults)
+
+    def close(self) -> None:
+        """The end of it, and of those that it gave."""
+
     def latest(self, agent_id: str = "default") -> dict[str, Any] | None:
         """The data that the next process goes on from."""
         data = self.inner.sync.read(f"session/talk/scopes/agent/{agent_id}/snapshots/snapshot_latest.json")
@@ -58,7 +68,7 @@ class StorePlace(StoragePlace):
     name = "store"
     error = SessionStoreError
 
-    def __init__(self, inner: InMemorySessionStore | None = None, **faults: Any) -> None:
+    def __init__(self, inner: LineStore | None = None, **faults: Any) -> None:
         self.inner = InMemorySessionStore() if inner is None else inner
         self.faults = FaultStore(self.inner, **faults)
 
@@ -83,7 +93,57 @@ class StorePlace(StoragePlace):
         return repr(sessions).encode()
 
 
+class DiskPlace(StorePlace):
+    """Rows in a folder."""
+
+    def __init__(self, folder: Path, inner: LineStore | None = None, **faults: Any) -> None:
+        super().__init__(self.open(folder) if inner is None else inner, **faults)
+        self.folder, self._given = folder, list[DiskPlace]()
+
+    @staticmethod
+    def open(folder: Path) -> LineStore:
+        """The store over a folder."""
+        raise NotImplementedError
+
+    def again(self, **faults: Any) -> "DiskPlace":
+        return type(self)(self.folder, self.inner, **faults)
+
+    def fresh(self, **faults: Any) -> "DiskPlace":
+        folder = self.folder / f"fresh-{len(self._given)}"
+        folder.mkdir()
+        self._given.append(type(self)(folder, **faults))
+        return self._given[-1]
+
+    def close(self) -> None:
+        for place in (self, *self._given):
+            place.inner.close()
+
+    def everything(self) -> bytes:
+        return b"\n".join(path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file())
+
+
+class SQLitePlace(DiskPlace):
+    """Rows in a database."""
+
+    name = "sqlite"
+
+    @staticmethod
+    def open(folder: Path) -> LineStore:
+        return SQLiteSessionStore(folder / "sessions.db", synchronous="OFF")
+
+
+class FilePlace(DiskPlace):
+    """Rows in files."""
+
+    name = "files"
+
+    @staticmethod
+    def open(folder: Path) -> LineStore:
+        return FileSessionStore(folder / "sessions")
+
+
 PLACES = [StoragePlace, StorePlace]
+DISK_PLACES = [SQLitePlace, FilePlace]
 
 
 class PlainStore:

@@ -153,7 +153,7 @@ async def tell_story(agent, acknowledged):
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_crash_at_any_write_loses_nothing_acknowledged_and_doubles_nothing(when, place):
     for cut_at in count(1):
-        world = type(place)(cut_at=cut_at, cut=when)
+        world = place.fresh(cut_at=cut_at, cut=when)
         agent, acknowledged = LiveAgent(world.manager(save_latest_on="message", on_save_error="raise")), [0]
         with suppress(SessionSaveError):
             await tell_story(agent, acknowledged)

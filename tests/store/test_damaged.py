@@ -76,9 +76,9 @@ async def test_only_the_messages_that_are_lost_are_named(path):
         filled.sync.save_snapshot("r", becomes(row(snapshot=snapshot(said(*"abcdefgh")))))
     for lost in (2, 4, 5):
         change(path, "DELETE FROM message WHERE place % 65536 = ?", lost)
-    with closing(SQLiteSessionStore(path, synchronous="OFF")) as store:
-        with pytest.raises(CorruptStoreError, match=r"snapshot 'r'.*: messages 2, 4 to 5 of line \d+ .* are lost"):
-            await store.get_snapshot("r")
+    named = r"snapshot 'r'.*: messages 2, 4 to 5 of line \d+ .* are lost"
+    with closing(SQLiteSessionStore(path, synchronous="OFF")) as store, pytest.raises(CorruptStoreError, match=named):
+        await store.get_snapshot("r")
 
 
 def test_one_message_that_is_lost_in_memory_is_named():

@@ -578,13 +578,14 @@ def test_a_store_may_be_used_on_both_sides_of_a_fork(path):
 # Kills
 
 
+@pytest.mark.timeout(150)
 def test_a_process_that_is_killed_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "tests.store.sqlite_kills", tmp_path, "500"],
         capture_output=True,
         text=True,
         check=False,
-        timeout=58,
+        timeout=140,
         cwd=TOP,
     )
     assert done.returncode == 0, done.stderr
