@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from antiphon.bounded import within
 from antiphon.clock import Clock
@@ -25,20 +24,17 @@ from antiphon.runner.inputs import ReadInput
 from antiphon.runner.making import RunMaker
 from antiphon.runner.plan import Plan
 from antiphon.runner.run import Run
-from antiphon.runner.waiting import settled
+from antiphon.runner.waiting import settled, told_to_end
 from antiphon.store.base import (
     IN_FLIGHT,
     SessionSnapshot,
     SessionStore,
     SnapshotMetadataReader,
     SnapshotStatus,
-    SnapshotSubscriber,
 )
 
 _ABORT_S = 2.0
 """How long `abort` waits for the worker to settle."""
-_POLL_S = 0.5
-"""How often a worker looks whether it is to end, where the store does not tell it."""
 _OUTAGE_S = 60.0
 """How long a store may be out of reach before `wait` gives up."""
 _RETRY_S = 0.25
@@ -243,7 +239,7 @@ class Background:
     async def _work(self, run: Run, plan: Plan, snapshot_id: str, turn: AsyncExitStack) -> None:
         async with turn:
             task = asyncio.create_task(run.go(plan.left()), name="run")  # noqa: TID251 - ended below
-            watch = asyncio.create_task(self._told_to_end(snapshot_id), name="watch")  # noqa: TID251 - as above
+            watch = asyncio.create_task(told_to_end(self._store, snapshot_id, clock=self.clock), name="watch")  # noqa: TID251 - as above
             try:
                 await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
                 if not task.done():
@@ -259,24 +255,3 @@ class Background:
             elif (failure := task.result().error) is not None:
                 kind = (failure.details or {}).get("type", failure.status)
                 _log.warning("the detached run %r has failed: %s: %s", snapshot_id, kind, failure.message)
-
-    async def _told_to_end(self, snapshot_id: str) -> None:
-        """Return when the row is in flight no more, or on its way there."""
-        store = self._store
-        while True:
-            try:
-                if isinstance(store, SnapshotSubscriber):
-                    statuses = cast(
-                        "AsyncGenerator[SnapshotStatus, None]", store.on_snapshot_status_change(snapshot_id)
-                    )
-                    async with aclosing(statuses):
-                        async for status in statuses:
-                            if status != "pending":
-                                return
-                    return
-                row = await self.poll(snapshot_id)
-                if row is None or row.status != "pending":
-                    return
-            except SessionStoreError as error:
-                _log.warning("whether run %r is to end cannot be told for now: %s", snapshot_id, error)
-            await self.clock.sleep(_POLL_S)

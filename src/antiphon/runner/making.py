@@ -14,6 +14,7 @@ from antiphon.ids import check_id, new_uuid7
 from antiphon.runner.client_state import taken_back
 from antiphon.runner.feed import Feed
 from antiphon.runner.ground import Ground, Grounds
+from antiphon.runner.live import LiveTurns
 from antiphon.runner.plan import Plan
 from antiphon.runner.rows import RunRows
 from antiphon.runner.run import Run, RunSetup
@@ -139,6 +140,22 @@ class RunMaker:
         if rows is None and self.grounds is not None:
             rows = self.rows(ground, self.grounds, idempotency_key, detached=plan is not None)
         return Run(agent, ground, self.setup, rows=rows, feed=feed, plan=plan, initial_state=self.initial_state)
+
+    def talk(self, ground: Ground, grounds: Grounds) -> tuple[BidiAgent, LiveTurns]:
+        """A live agent on a ground, and what keeps its turns.
+
+        Raises:
+            InvalidTypeError: If `make_agent` made an agent that takes typed turns.
+            InvalidInputError: If a typed turn waits for a person.
+            SnapshotException: If the state cannot be loaded.
+            StateValidationError: If the session's state does not fit its type.
+        """
+        agent = self.agent()
+        if not isinstance(agent, BidiAgent):
+            raise InvalidTypeError(f"make_agent made a {type(agent).__name__}, which takes turns: it cannot talk live")
+        rows, store = self.rows(ground, grounds), grounds.store
+        turns = LiveTurns(agent, ground, self.setup, rows=rows, store=store, initial_state=self.initial_state)
+        return agent, turns
 
     def rows(
         self, ground: Ground, grounds: Grounds, idempotency_key: str | None = None, *, detached: bool = False

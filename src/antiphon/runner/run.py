@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from antiphon.agent.turns import Agent
-from antiphon.artifacts import Artifact, Artifacts, read_artifacts
+from antiphon.artifacts import Artifacts
 from antiphon.bounded import within
 from antiphon.clock import Clock, iso_utc
 from antiphon.content import Message, Messages
@@ -32,6 +32,7 @@ from antiphon.runner.client_state import client_view
 from antiphon.runner.feed import Feed, StateChanged, TurnBegins
 from antiphon.runner.ground import Ground
 from antiphon.runner.inputs import ReadInput, read_input
+from antiphon.runner.loading import load_ground
 from antiphon.runner.outputs import (
     ArtifactChunk,
     ModelChunk,
@@ -127,7 +128,7 @@ class Run:
         self._plan = plan
         self._session_id = ground.session_id
         self._heart: asyncio.Task[None] | None = None
-        artifacts = self._load(ground, initial_state)
+        artifacts = load_ground(agent, ground, setup.state_type, initial_state)
         self._artifacts = Artifacts(artifacts, on_add=lambda added: self._tell(ArtifactChunk(added)))
         resumed_from = None if ground.row is None else ground.row.snapshot_id
         self._now = _Standing(
@@ -140,28 +141,6 @@ class Run:
         if rows is not None:
             agent.hooks.add_callback(JournalChangedEvent, self._on_journal, order=HookOrder.SDK_LAST)
         agent.turn = self._turn_of()
-
-    def _load(self, ground: Ground, initial_state: Callable[[], dict[str, Any]] | None) -> list[Artifact]:
-        agent, state_type = self._agent, self._setup.state_type
-        artifacts: list[Artifact] = []
-        if ground.snapshot is not None:
-            data = dict(ground.snapshot.data)
-            artifacts = read_artifacts(data.get("artifacts"))
-            if state_type is not None and data.get("state"):
-                version = data.get("state_version", 1)
-                if type(version) is not int or version < 1:
-                    raise StateValidationError("state_version", f"is {version!r}, not a positive number")
-                data["state"] = state_type.migrated(data["state"], version)
-            if agent.model.stateful:
-                data["messages"] = []  # its provider has them
-            agent.load_snapshot(replace(ground.snapshot, data=data))
-            if ground.journal is not None:
-                agent.load_journal(ground.journal)
-        if initial_state is not None and not agent.state.get():
-            agent.state.replace(initial_state())
-        if state_type is not None and (state := agent.state.get()):
-            state_type.read(state)
-        return artifacts
 
     @property
     def session_id(self) -> str:

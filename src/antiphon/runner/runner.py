@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
+from antiphon.agent.live import BidiAgent
 from antiphon.bounded import within
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.errors import (
@@ -218,6 +219,49 @@ class Runner:
             async with aclosing(listened_to(run, inputs, feed, presenter, self._clock)) as told:
                 async for chunk in told:
                     yield await self._presented(chunk, presenter) if isinstance(chunk, RunOutput) else chunk
+
+    @asynccontextmanager
+    async def connect(
+        self, *, session_id: str | None = None, snapshot_id: str | None = None
+    ) -> AsyncGenerator[BidiAgent, None]:
+        """Talk live: gives a started agent, whose turns become rows of the same tree as typed turns.
+
+        A turn is what the user said, and what was answered until the user spoke again. Its row is rewritten as the talk
+        goes on, and settled when the next turn begins or the talk ends. Others see that it is worked on, and may `abort` it,
+        which ends the talk. A talk whose process dies is gone on from like any other run: what was said and heard is there.
+
+        Args:
+            session_id: As for `run`.
+            snapshot_id: As for `run`.
+
+        Raises:
+            StateManagementError: If there is no store.
+            InvalidTypeError: If `make_agent` makes agents that take typed turns.
+            InvalidInputError: If a typed turn waits for a person.
+            SessionConflictError: If another run moved the session on meanwhile.
+            Exception: What `run` raises before a turn begins, what the agent raises when it starts or stops, and what the
+                store raises at the end.
+        """
+        self._in_background()
+        grounds = self._maker.grounds
+        assert grounds is not None  # noqa: S101 - there is a store
+        request = Request(session_id, snapshot_id)
+        self._maker.check(request)
+        async with self._turn_of(request) as turned:
+            agent, turns = self._maker.talk(await self._maker.ground(turned), grounds)
+            await agent.start()
+            turns.begin()
+            failure: BaseException | None = None
+            try:
+                yield agent
+            finally:
+                try:
+                    await agent.stop()
+                except Exception as error:
+                    failure = error
+                    raise
+                finally:
+                    await turns.end(failure)
 
     async def detach(
         self,

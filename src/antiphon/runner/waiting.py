@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import cast
 
 from antiphon.bounded import within
 from antiphon.clock import Clock
-from antiphon.errors import SnapshotNotFoundError
+from antiphon.errors import SessionStoreError, SnapshotNotFoundError
 from antiphon.store.base import (
     SessionSnapshot,
     SessionStore,
@@ -22,6 +23,10 @@ _POLL_S = 2.0
 _LIVENESS_S = 15.0
 """How often it is read where one does: nothing is written when a worker falls silent."""
 _SHORTEST_S = 0.05
+_WATCH_S = 0.5
+"""How often a worker looks whether it is to end, where the store does not tell it."""
+
+_log = logging.getLogger(__name__)
 
 
 async def settled(store: SessionStore, snapshot_id: str, *, clock: Clock, expire_after: float) -> SessionSnapshot:
@@ -64,3 +69,22 @@ async def _changed(store: SnapshotSubscriber, snapshot_id: str, known: str) -> N
         async for status in statuses:
             if status != known:
                 return
+
+
+async def told_to_end(store: SessionStore, snapshot_id: str, *, clock: Clock) -> str | None:
+    """The row's status, once it is no longer `pending`; None when the row is not there (any more)."""
+    while True:
+        try:
+            if isinstance(store, SnapshotSubscriber):
+                statuses = cast("AsyncGenerator[SnapshotStatus, None]", store.on_snapshot_status_change(snapshot_id))
+                async with aclosing(statuses):
+                    async for status in statuses:
+                        if status != "pending":
+                            return status
+                return None
+            row = await _glance(store, snapshot_id)
+            if row is None or row.status not in {"pending", "expired"}:
+                return None if row is None else row.status
+        except SessionStoreError as error:
+            _log.warning("whether %r is to end cannot be told for now: %s", snapshot_id, error)
+        await clock.sleep(_WATCH_S)
