@@ -376,8 +376,10 @@ def ask_child(program: str, *arguments: str) -> str:
 
 # The parent has loaded what is not ours; each module is then the first of ours that a forked child imports.
 IMPORT_EACH_FIRST = """
-import asyncio, importlib, json, os, sys, traceback
+import asyncio, contextlib, importlib, json, os, sys, traceback
 import msgspec, pydantic, typing_extensions
+with contextlib.suppress(ImportError):
+    import rich.progress, typer
 failed = {}
 for name in sys.argv[1:]:
     reading, writing = os.pipe()

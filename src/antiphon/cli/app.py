@@ -14,6 +14,7 @@ from antiphon.cli.exits import ExitCode, code_of
 from antiphon.cli.screen import plain
 from antiphon.cli.sessions import sessions
 from antiphon.cli.talking import talk
+from antiphon.cli.tasks import tasks
 from antiphon.errors import AntiphonError
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(sessions, name="sessions")
+app.add_typer(tasks, name="tasks")
 app.add_typer(store, name="store")
 app.command()(chat)
 app.command()(talk)
@@ -55,7 +57,7 @@ def carry_out(arguments: Sequence[str] | None) -> int:
     except AntiphonError as error:
         print(f"antiphon: {plain(str(error))}", file=sys.stderr)
         return code_of(error)
-    except OSError as error:
-        print(f"antiphon: {plain(str(error))}", file=sys.stderr)
+    except OSError as error:  # a file that cannot be read or written; a TimeoutError says nothing by itself
+        print(f"antiphon: {plain(str(error)) or 'it took longer than that'}", file=sys.stderr)
         return ExitCode.ERROR
     return ExitCode.OK
