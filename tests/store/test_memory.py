@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.clock import Clock
-from antiphon.errors import SessionRowError
+from antiphon.errors import InvalidTypeError, SessionRowError
 from antiphon.jsonable import encode_json
 from antiphon.store import InMemorySessionStore, LineStore, SessionStore, open_store
 from antiphon.store.core import StoreCore
@@ -88,6 +88,82 @@ async def test_nobody_gets_out_of_the_tenant_that_a_view_was_made_for():
         view.for_tenant("../org-2")
 
 
+@pytest.mark.parametrize("prefix", ["global", lambda: "global"])
+async def test_a_view_beneath_the_tenant_that_is_called_as_the_default_lies_within_it(prefix: Any):
+    place = InMemorySessionStore()
+    view = place.for_tenant("global") if prefix == "global" else LineStore(place._core, prefix=prefix)
+    await put(view.for_tenant("o"), "r", row())
+    assert await place.for_tenant("global/o").get_snapshot("r") is not None
+    assert await place.for_tenant("o").get_snapshot("r") is None
+
+
+async def _lease(store: LineStore) -> Any:
+    lease = await store.acquire_lease("s", owner="w")
+    assert lease is not None
+    return (await store.renew_lease(lease)).owner
+
+
+OPERATIONS: dict[str, Callable[[LineStore], Any]] = {
+    "get": lambda store: store.get_snapshot("r0"),
+    "metadata": lambda store: store.get_snapshot_metadata("r0"),
+    "latest": lambda store: store.get_latest_snapshot("s"),
+    "latest metadata": lambda store: store.get_latest_snapshot_metadata("s"),
+    "by key": lambda store: store.get_snapshot_by_key("k0"),
+    "save": lambda store: store.save_snapshot("r0", lambda there: there),
+    "sessions": lambda store: store.list_sessions(),
+    "snapshots": lambda store: store.list_snapshots("s"),
+    "tree": lambda store: store.tree("s"),
+    "diff": lambda store: store.diff("r0", "r1"),
+    "delete": lambda store: store.delete_session("s"),
+    "prune": lambda store: store.prune("s", keep=1),
+    "sweep": lambda store: store.sweep(),
+    "redact": lambda store: store.redact("s", lambda message: {**message, "content": [{"text": "gone"}]}),
+    "lease": _lease,
+}
+
+
+async def _two_tenants() -> InMemorySessionStore:
+    store = InMemorySessionStore()
+    for turn in range(3):
+        await put(
+            store.for_tenant("mine"), f"r{turn}", row(turn, idempotency_key=f"k{turn}", snapshot=snapshot(said("x")))
+        )
+    return store
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+async def test_every_operation_asks_for_the_tenant_when_it_begins_and_not_again(name: str):
+    store = await _two_tenants()
+    wanted = await OPERATIONS[name]((await _two_tenants()).for_tenant("mine"))
+    asked: list[str] = []
+
+    def prefix() -> str:
+        asked.append("mine" if not asked or name == "lease" else "another")
+        return asked[-1]
+
+    assert repr(await OPERATIONS[name](LineStore(store._core, prefix=prefix))) == repr(wanted)
+    assert asked == ["mine"] * (2 if name == "lease" else 1)
+
+
+async def test_what_is_read_bit_by_bit_is_of_the_tenant_at_the_call():
+    store = LineStore((await _two_tenants())._core, prefix=CURRENT.get)
+    CURRENT.set("mine")
+    exported, statuses = store.export("s"), store.on_snapshot_status_change("r0")
+    plain = store.sync.export("s")
+    CURRENT.set("another")
+    lines = [line async for line in exported]
+    assert lines == list(plain)
+    assert len(lines) == 6
+    assert await anext(statuses) == "completed"
+    await statuses.aclose()
+
+
+@pytest.mark.parametrize("prefix", [5, b"x", ["a"], "", "a/../b", "\ud800"])
+def test_a_prefix_that_names_no_tenant_is_refused_at_once(prefix: Any):
+    with pytest.raises(SessionRowError, match="the tenant"):
+        InMemorySessionStore(prefix=prefix)
+
+
 async def test_plain_code_and_coroutines_use_one_store():
     store = LineStore(StoreCore(SlowMemory(), name="test"))
     history = said("a")
@@ -112,6 +188,10 @@ async def test_a_url_names_a_store():
     for wrong in ("nothing:here", "no-url", ""):
         with pytest.raises(SessionRowError):
             open_store(wrong)
+    url: Any
+    for url in (None, 5, b"memory:"):
+        with pytest.raises(InvalidTypeError, match="url="):
+            open_store(url)
 
 
 async def test_an_ordinary_turn_hands_over_its_own_messages_only():

@@ -131,7 +131,7 @@ class LifecycleContract(StoreFixtures):
         self, store: SessionStore, status: SnapshotStatus
     ) -> None:
         await put(store, "r", row(status=status, heartbeat_at=LONG_AGO))
-        await put(store, "quiet", row(-1, status=status))
+        await put(store, "quiet", replace(row(status=status), created_at=LONG_AGO))
         assert (await found(store, "r")).status == "expired"
         assert (await found(store, "quiet")).status == status, "without a heartbeat nothing expires"
         latest = await store.get_latest_snapshot("s")
@@ -452,6 +452,8 @@ class CatalogueContract(StoreFixtures):
         assert await sessions(status="expired") == ["c"]
         assert await sessions(status="pending") == []
         assert await sessions(agent_id="x") == ["a"]
+        await put(store, "r4", row(1, session_id="b", agent_id="x"))
+        assert await sessions(agent_id="x") == ["a"], "sessions are filtered by their newest row"
         assert await sessions(since=at(2)) == ["c", "b"]
         assert await sessions(since=at(1), until=at(3)) == ["b", "a"]
         assert await snapshots() == ["r1", "r0"]
@@ -549,6 +551,55 @@ class CatalogueContract(StoreFixtures):
         assert set(report.snapshot_ids) == {"plain", "left", "right", "stateless"}
         for kept in ("fork", "before-run", "run", "resumable", "newest"):
             await found(store, kept)
+
+    async def test_pruning_keeps_what_each_agent_goes_on_from(self, store: SessionStore) -> None:
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
+        state = snapshot(said("a"))
+        for turn in range(2):
+            await put(store, f"b{turn}", row(turn, agent_id="b", snapshot=state))
+        await put(store, "b-failed", row(2, agent_id="b", status="failed"))
+        await put(store, "head", row(3, agent_id="c", owner="writer", snapshot=state))
+        await put(store, "c", row(4, agent_id="c", snapshot=state))
+        for turn in range(5, 9):
+            await put(store, f"a{turn}", row(turn, agent_id="a", snapshot=state))
+        report = await catalogue.prune("s", keep=1)
+        assert report.snapshot_ids == ("b0", "a5", "a6", "a7")
+        assert [await latest_id(store, "s", agent) for agent in ("a", "b", "c")] == ["a8", "b-failed", "c"]
+        await found(store, "b1")
+        await found(store, "head")
+
+    async def test_pruning_spares_the_way_from_a_run_in_flight_to_what_it_is_taken_up_from(
+        self, store: SessionStore
+    ) -> None:
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
+        state = snapshot(said("a"))
+        for seconds, snapshot_id, parent_id, status, has_state in (
+            (0, "oldest", None, "completed", True),
+            (1, "base", "oldest", "completed", True),
+            (2, "failed", "base", "failed", False),
+            (3, "stuck", "failed", "aborting", True),
+            (4, "run", "stuck", "pending", False),
+            (5, "other", None, "completed", True),
+            (6, "newest", None, "completed", True),
+        ):
+            wanted = row(seconds, parent_id=parent_id, status=status, snapshot=state if has_state else None)
+            await put(store, snapshot_id, wanted)
+        assert (await catalogue.prune("s", keep=1)).snapshot_ids == ("oldest", "other")
+        for kept in ("base", "failed", "stuck", "run"):
+            await found(store, kept)
+
+    async def test_pruning_ends_where_ancestors_run_in_a_circle(self, store: SessionStore) -> None:
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
+        await put(store, "x", row(0, parent_id="y", status="pending"))
+        await put(store, "y", row(1, parent_id="x", status="failed"))
+        await put(store, "z", row(2, snapshot=snapshot(said("a"))))
+        assert (await catalogue.prune("s", keep=1)).snapshot_ids == ()
+
+    @pytest.mark.parametrize("grace", ["x", float("inf"), float("nan"), -1, None, True, 10**12])
+    async def test_a_sweep_needs_a_number_of_seconds(self, store: SessionStore, grace: Any) -> None:
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
+        with pytest.raises(SessionRowError, match="grace="):
+            await catalogue.sweep("s", grace=grace)
 
     async def test_pruning_by_age_and_by_bytes(self, store: SessionStore) -> None:
         catalogue: SessionCatalogue = able(store, SessionCatalogue)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +20,8 @@ from antiphon.errors import (
     StaleEpochError,
     TerminalStatusError,
 )
-from antiphon.store.base import IdempotencyReader, SessionSnapshot, SessionStore, SnapshotStatus
+from antiphon.snapshot.envelope import Snapshot
+from antiphon.store.base import IdempotencyReader, SessionCatalogue, SessionSnapshot, SessionStore, SnapshotStatus
 from antiphon.testing.store_suite.support import (
     LONG_AGO,
     START,
@@ -65,6 +66,10 @@ RICH: list[Any] = [
     {"role": "assistant", "content": [{"document": {"name": "a", "__bytes_encoded__": True}}], "metadata": {}},
     {"role": "assistant", "content": []},
 ]
+
+# Python can hold these moments, but not say them in UTC.
+BEFORE_ALL = datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))
+AFTER_ALL = datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))
 
 BAD_IDS = [" ", "a/b", "a\\b", "a\x00b", "a\nb", ".", "..", "a\u2028b", "a\ud800", "x" * 201, " a"]
 
@@ -402,6 +407,10 @@ class SavingContract(StoreFixtures):
             ("created_at", datetime(2026, 1, 1)),  # noqa: DTZ001 - it is refused for that
             ("heartbeat_at", datetime(2026, 1, 1)),  # noqa: DTZ001 - as above
             ("created_at", None),
+            ("created_at", BEFORE_ALL),
+            ("updated_at", BEFORE_ALL),
+            ("heartbeat_at", BEFORE_ALL),
+            ("created_at", AFTER_ALL),
             ("epoch", -1),
             ("epoch", 1.5),
             ("error", "text"),
@@ -410,12 +419,43 @@ class SavingContract(StoreFixtures):
             ("idempotency_key", "a\ud800"),
             ("snapshot", {"messages": []}),
         ],
-        ids=range(12),
+        ids=range(16),
     )
     async def test_a_row_that_cannot_be_stored_is_refused(self, store: SessionStore, field: str, value: Any) -> None:
         with pytest.raises(SessionRowError):
             await store.save_snapshot("r", becomes(replace(row(), **{field: value})))
         assert await store.get_snapshot("r") is None
+        if isinstance(store, SessionCatalogue):
+            assert (await store.list_snapshots("s")).snapshots == ()
+
+    async def test_the_first_and_the_last_moment_in_any_zone_are_kept(self, store: SessionStore) -> None:
+        west, east = timezone(-timedelta(hours=12)), timezone(timedelta(hours=14))
+        first, last = datetime.min.replace(tzinfo=west), datetime.max.replace(tzinfo=east)
+        for name, moment in (("first", first), ("last", last)):
+            await put(store, name, replace(row(), created_at=moment, updated_at=moment, heartbeat_at=moment))
+            there = await found(store, name)
+            assert (there.created_at, there.updated_at, there.heartbeat_at) == (moment, moment, moment)
+
+    @pytest.mark.parametrize(
+        "state",
+        [
+            replace(snapshot(None), data={"\ud800": 1}),
+            replace(snapshot(None), data=cast("Any", {5: 1})),
+            replace(snapshot(None), created_at="\ud800"),
+            replace(snapshot(None), created_at=cast("Any", 5)),
+        ],
+        ids=range(4),
+    )
+    async def test_a_snapshot_that_no_store_can_write_is_refused(self, store: SessionStore, state: Snapshot) -> None:
+        with pytest.raises((NotJsonError, SnapshotException), match=r"ud800|5|created_at"):
+            await store.save_snapshot("r", becomes(row(snapshot=state)))
+        assert await store.get_snapshot("r") is None
+
+    @pytest.mark.parametrize("key", ["\ud800", 5, "", None, "a\0", b"k"])
+    async def test_what_is_no_key_is_refused(self, store: SessionStore, key: Any) -> None:
+        reader: IdempotencyReader = able(store, IdempotencyReader)
+        with pytest.raises(SessionRowError, match="idempotency_key="):
+            await reader.get_snapshot_by_key(key)
 
     @pytest.mark.parametrize(
         "value", [float("nan"), float("inf"), 2**65, "\ud800", {1: 2}, object(), {1, 2}], ids=range(7)

@@ -10,8 +10,18 @@ from typing import Any
 import pytest
 
 from antiphon.clock import Clock
-from antiphon.errors import InvalidIdError, LeaseLostError, SessionConflictError, SessionRowError, SnapshotNotFoundError
+from antiphon.errors import (
+    IdempotencyKeyError,
+    InvalidIdError,
+    InvalidTypeError,
+    LeaseLostError,
+    SessionConflictError,
+    SessionRowError,
+    SnapshotExistsError,
+    SnapshotNotFoundError,
+)
 from antiphon.store.base import (
+    IdempotencyReader,
     SessionCatalogue,
     SessionExporter,
     SessionLease,
@@ -267,6 +277,14 @@ class TenantContract(StoreFixtures):
             if isinstance(outsider, SessionCatalogue):
                 assert (await outsider.list_sessions()).sessions == ()
                 assert (await outsider.list_snapshots("s")).snapshots == ()
+            if isinstance(outsider, IdempotencyReader):
+                assert await outsider.get_snapshot_by_key("k") is None
+            if isinstance(outsider, SessionExporter):
+                with pytest.raises(SnapshotNotFoundError):
+                    _ = [line async for line in outsider.export("s")]
+            if isinstance(outsider, SessionLease):
+                lease = await outsider.acquire_lease("s", owner="outsider", wait=False)
+                assert lease is not None
         assert words(await found(tenant("org-1/user"), "r")) == ["one"]
 
     async def test_one_id_in_two_tenants_is_two_rows(self, tenant: Callable[[str], SessionStore]) -> None:
@@ -365,6 +383,48 @@ class ExportContract(StoreFixtures):
         with pytest.raises(SnapshotNotFoundError):
             _ = [line async for line in exporter.export("nothing")]
 
+    async def test_an_import_that_fails_in_the_middle_has_written_nothing(
+        self, store: SessionStore, tenant: Callable[[str], SessionStore]
+    ) -> None:
+        exporter: SessionExporter = able(store, SessionExporter)
+        for turn in range(4):
+            state = snapshot(said(*(f"m{n}" for n in range(turn + 1))), state={"x": "y" * 500})
+            await put(store, f"r{turn}", row(turn, idempotency_key=f"k{turn}", snapshot=state))
+        lines = [line async for line in exporter.export("s")]
+        target = tenant("elsewhere")
+        importer: SessionExporter = able(target, SessionExporter)
+        third = b'{"snapshot_id":"r2",'
+        for old, new in (
+            (b'"status":"completed"', b'"status":"expired"'),
+            (b'"epoch":0', b'"epoch":-1'),
+            (b'"r2"', b'"r1"'),
+            (b'"k2"', b'"k1"'),
+            (b'"parent_id":null', b'"parent_id":"../x"'),
+            (b'"created_at":', b'"created_at":9999'),
+        ):
+            bad = [line.replace(old, new) if line.startswith(third) else line for line in lines]
+            assert bad != lines
+            with pytest.raises((SessionRowError, InvalidIdError)):
+                await importer.import_(bad)
+        await put(target, "of-another", row(session_id="t", idempotency_key="k2"))
+        with pytest.raises(IdempotencyKeyError):
+            await importer.import_(lines)
+        await put(target, "of-another", row(session_id="t"))
+        await put(target, "r2", row(session_id="u"))
+        with pytest.raises(SnapshotExistsError):
+            await importer.import_(lines)
+        assert await target.get_latest_snapshot("s") is None
+        assert await target.get_snapshot("r0") is None
+        other = tenant("third")
+        again: SessionExporter = able(other, SessionExporter)
+        with pytest.raises(SessionRowError):
+            await again.import_(bad)
+        assert await again.import_(lines) == "s"
+        assert [line async for line in again.export("s")] == lines
+        await put(other, "r4", row(4, parent_id="r3", snapshot=snapshot(said(*(f"m{n}" for n in range(5))))))
+        for turn in range(5):
+            assert words(await found(other, f"r{turn}")) == [f"m{n}" for n in range(turn + 1)]
+
 
 def gone(message: dict[str, Any]) -> dict[str, Any] | None:
     """Takes a secret back."""
@@ -453,6 +513,22 @@ class RedactionContract(StoreFixtures):
             await redactor.redact("s", fails)
         assert exact(await found(store, "p")) == exact(before)
 
+    async def test_a_redaction_that_gives_something_else_than_a_message_is_refused(self, store: SessionStore) -> None:
+        redactor: SessionRedactor = able(store, SessionRedactor)
+        before = await put(store, "p", row(error={"e": 1}, snapshot=snapshot(said("a"), state={})))
+        wrong: Any
+        for wrong in ("text", [1], 5):
+            with pytest.raises(InvalidTypeError, match=r"message\(\)"):
+                await redactor.redact("s", lambda _, wrong=wrong: wrong)  # pyright: ignore[reportUnknownLambdaType]
+            with pytest.raises(InvalidTypeError, match="'error'"):
+                await redactor.redact(
+                    "s", gone, part=lambda name, value, wrong=wrong: wrong if name == "error" else value
+                )
+        for wrong in (None, "text"):
+            with pytest.raises(InvalidTypeError, match="message="):
+                await redactor.redact("s", wrong)
+        assert exact(await found(store, "p")) == exact(before)
+
     async def test_a_redaction_of_nothing_is_nothing(self, store: SessionStore) -> None:
         redactor: SessionRedactor = able(store, SessionRedactor)
         assert await redactor.redact("nothing", gone) == 0
@@ -537,6 +613,25 @@ class LeaseContract(StoreFixtures):
         await leases.release_lease(lease)
         assert await leases.acquire_lease("s", owner="c", wait=False) is not None
 
+    @pytest.mark.parametrize("holder", [None, "before"])
+    async def test_who_is_cancelled_at_any_moment_leaves_no_ticket(
+        self, store: SessionStore, holder: str | None
+    ) -> None:
+        leases: SessionLease = able(store, SessionLease)
+        for moment in range(12):
+            session_id = f"s{moment}"
+            before = None if holder is None else await leases.acquire_lease(session_id, owner=holder)
+            async with asyncio.TaskGroup() as group:
+                waiter = group.create_task(leases.acquire_lease(session_id, owner="b"))
+                for _ in range(moment):
+                    await asyncio.sleep(0)
+                waiter.cancel()
+            got = None if waiter.cancelled() else waiter.result()
+            for lease in (before, got):
+                if lease is not None:
+                    await leases.release_lease(lease)
+            assert await leases.acquire_lease(session_id, owner="c", wait=False) is not None, moment
+
     async def test_who_falls_silent_is_passed_over(self, open_at: Callable[[Clock], SessionStore] | None) -> None:
         if open_at is None:
             pytest.skip("no fixture `open_at`: no time passes in this store")
@@ -590,5 +685,10 @@ class LeaseContract(StoreFixtures):
             await leases.acquire_lease("s", owner="a", ttl=ttl)
         with pytest.raises(SessionRowError):
             await leases.acquire_lease("s", owner="")
+        owner: Any
+        for owner in (5, None, b"a", "a\0", "\ud800", "x" * 501):
+            with pytest.raises(SessionRowError, match="owner="):
+                await leases.acquire_lease("s", owner=owner)
         with pytest.raises(InvalidIdError):
             await leases.acquire_lease("a/b", owner="a")
+        assert await leases.acquire_lease("s", owner="a", wait=False) is not None, "its queue is as it was"
