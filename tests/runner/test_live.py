@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from antiphon import Agent, BidiAgent, Runner, tool
-from antiphon.errors import InvalidInputError, InvalidTypeError, NotResumableError, StateManagementError
+from antiphon.errors import InvalidInputError, InvalidTypeError, NotResumableError, StateManagementError, TaskLostError
 from antiphon.models import EmbeddedBidiModel
 from antiphon.runner.live import _turn_end
 from antiphon.store import InMemorySessionStore, open_store
 from antiphon.testing import Answer, CallTools, Say, ScriptedBidiModel, ScriptedModel, VirtualClock
 from antiphon.tools import ToolContext
 from tests.runner.support import assistant, makes, rows_of, texts, user
-from tests.runner.talking import say
+from tests.runner.talking import EXPIRE_S, say
 
 
 def place(**options):
@@ -150,3 +150,20 @@ async def test_a_session_goes_on_by_text_live_and_by_text_again_each_in_another_
     assert told[2] == [*told[1], "count to four", "one, two, three, four."]
     async with open_store(url) as store:
         assert len(await rows_of(store, "s")) == 4
+
+
+async def test_a_talk_whose_process_was_killed_is_gone_on_from_with_what_was_said(tmp_path):
+    url = f"sqlite:{tmp_path / 'sessions.db'}"
+    program = str(Path(__file__).parent / "talking.py")
+    command = [sys.executable, program, url, "hang", "count to three", "count to two"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as talker:
+        assert talker.stdout.readline() == "hangs\n"
+        talker.kill()
+    history = ["count to three", "one, two, three.", "count to two", "one, two."]
+    async with open_store(url) as store:
+        runner = Runner(makes("Typed."), store=store, heartbeat=0.5, expire_after=EXPIRE_S)
+        _, last = await rows_of(store, "s")
+        with pytest.raises(TaskLostError):
+            await runner.wait(last.snapshot_id)
+        output = await runner.run("bye", session_id="s")
+        assert texts(await store.get_snapshot(output.snapshot_id)) == [*history, "bye", "Typed."]
