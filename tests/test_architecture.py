@@ -368,7 +368,7 @@ def test_every_public_method_is_described_or_fulfils_a_contract_that_is():
 
 def ask_child(program: str, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, timeout=50
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, timeout=170
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -380,6 +380,10 @@ import asyncio, contextlib, importlib, json, os, sys, traceback
 import msgspec, pydantic, typing_extensions
 with contextlib.suppress(ImportError):
     import rich.progress, typer
+with contextlib.suppress(ImportError):
+    import psycopg, psycopg_pool
+with contextlib.suppress(ImportError):
+    import pytest, hypothesis
 failed = {}
 for name in sys.argv[1:]:
     reading, writing = os.pipe()
@@ -406,6 +410,7 @@ def missing_extras(module: Module) -> set[str]:
     return {name for name in needed if importlib.util.find_spec(name) is None}
 
 
+@pytest.mark.timeout(180)  # some two hundred processes, one after the other
 def test_every_module_can_be_the_first_that_is_imported():
     names = [name for name, module in MODULES.items() if not name.endswith(".__main__") and not missing_extras(module)]
     failed = json.loads(ask_child(IMPORT_EACH_FIRST, *names))
