@@ -4,6 +4,7 @@ from contextlib import closing
 
 import pytest
 
+from antiphon.errors import SessionRowError
 from antiphon.store import InMemorySessionStore, SessionSnapshot
 from antiphon.store.file import FileSessionStore
 from antiphon.store.sqlite import SQLiteSessionStore
@@ -99,3 +100,50 @@ async def test_words_whose_replacement_was_redacted_in_turn_become_the_last_one(
     for count in (1, 2):
         await put(store, "r", pending(snapshot=snapshot(said("x"), state={"w": "SECRET", "n": count})))
         assert (await found(store, "r")).loaded().data["state"] == {"w": "second", "n": count}
+
+
+async def test_what_was_redacted_stays_away_from_a_session_that_was_exported_and_imported(store):
+    def state(count):
+        return {"w": "SECRET", "n": count}
+
+    def without(name, value):
+        return {**value, "w": "*"} if name == "data.state" else value
+
+    old = row(snapshot=snapshot(said("SECRET"), state=state(1)))
+    await put(store, "r", old)
+    assert await store.redact("s", gone, part=without) == 2
+    lines = [line async for line in store.export("s")]
+    assert b"SECRET" not in b"".join(lines)
+    await store.delete_session("s")
+    await store.import_(lines)
+    assert [line async for line in store.export("s")] == lines
+    saved = await put(store, "next", row(1, snapshot=snapshot(said("SECRET"), state=state(2))))
+    assert words(saved) == ["*"]
+    assert saved.loaded().data["state"] == {"w": "*", "n": 2}
+
+
+@pytest.mark.parametrize(
+    "masks", [b'{"zz":1}', b'{"6d":1}', b'{"%b":1}' % (b"70" * 17), b'{"%b":1}' % (b"20" * 17), b"[]"]
+)
+async def test_an_export_whose_digests_are_none_is_refused(store, masks):
+    await put(store, "r", row(snapshot=snapshot(said("SECRET"))))
+    await store.redact("s", gone)
+    lines = [line async for line in store.export("s")]
+    await store.delete_session("s")
+    lines[1] = lines[1][: lines[1].index(b'"masks":') + 8] + masks + b"}\n"
+    with pytest.raises(SessionRowError):
+        await store.import_(lines)
+    assert await store.get_snapshot("r") is None
+
+
+async def test_an_erased_session_leaves_no_name_of_who_had_its_lease(store, tmp_path):
+    await put(store, "r", row(session_id="the-session", owner="the-worker"))
+    first = await store.acquire_lease("the-session", owner="the-worker")
+    await store.release_lease(first)
+    await store.acquire_lease("the-session", owner="the-worker")
+    assert await store.delete_session("the-session")
+    held = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"the-session" not in held
+    assert b"the-worker" not in held
+    again = await store.acquire_lease("the-session", owner="the-worker", wait=False)
+    assert again.ticket == 3

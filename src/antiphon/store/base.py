@@ -367,7 +367,10 @@ class SessionRedactor(Protocol):
     async def redact(self, session_id: str, message: RedactMessage, /, *, part: RedactPart | None = None) -> int:
         """Replace messages in every row, branch and journal of a session, and leave no byte of the old ones.
 
-        Whoever still holds an old message and saves it again saves the replacement. Both functions must be pure.
+        Whoever still holds an old message and saves it again saves the replacement; so it is with other parts, and with a
+        text that was replaced within one, wherever it stands in a part as a whole (a field that was removed is removed
+        where it comes back with its value). What the store had forgotten before (`prune`, `sweep`, an older state of a
+        part) it does not know when it comes back: redact first, then prune. Both functions must be pure.
 
         Args:
             session_id: The session.

@@ -17,6 +17,7 @@ from antiphon.errors import CorruptStoreError, IdempotencyKeyError, MovedError, 
 from antiphon.jsonable import decode_json, encode_json, private_copy
 from antiphon.store.backend import SessionMark, Writing
 from antiphon.store.base import PruneReport, RedactMessage, RedactPart, Tip
+from antiphon.store.leases import Queue, dump, lease_key, load
 from antiphon.store.lines import covered, settle
 from antiphon.store.record import (
     LARGE_MESSAGE,
@@ -172,7 +173,12 @@ def _largest(tx: Writing, session_id: str, rows: Sequence[Row], candidates: list
 
 
 def erase_session(tx: Writing, session_id: str) -> bool:
-    """Forget a session whole. Whether it was there."""
+    """Forget a session whole, and who had its lease or waited for it. Whether it was there."""
+    queue = tx.note(lease_key(session_id))
+    if queue is not None:
+        left = dump(Queue(load(queue).drawn))
+        if left != queue:
+            tx.put_note(lease_key(session_id), left)
     if tx.mark(session_id) is None:
         return False
     tx.drop_session(session_id)

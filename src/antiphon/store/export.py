@@ -1,16 +1,18 @@
 """A session as one JSON Lines file, and back.
 
 The first line names the format and the session, the last counts the rows. Between them stand messages, each once, and
-rows, each after the messages that it names: `runs` are pairs of start and stop in the numbering of the messages.
+rows, each after the messages that it names: `runs` are pairs of start and stop in the numbering of the messages. Where
+words were redacted, the second line tells how often, and has the salt and the digests by which they are known when they
+come back: who has the file can try whether a word that they guess was one of them.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -32,6 +34,7 @@ from antiphon.store.changes import new_revision
 from antiphon.store.core import EVERY_ROW, Read, Steps, Write
 from antiphon.store.lines import NEW_LINE, Span, settle
 from antiphon.store.record import LARGE_MESSAGE, Row, body, resolve
+from antiphon.store.redaction import checked_mask
 from antiphon.store.rows import check_row, parts_of, record_of
 
 FORMAT = 1
@@ -69,6 +72,10 @@ def _lines(view: Reading, session_id: str) -> list[bytes] | None:
     def blobs(addresses: set[bytes]) -> Any:
         return view.blobs(session_id, addresses)
 
+    mark = view.mark(session_id)
+    if mark is not None and mark.redactions:
+        masks = {digest.hex(): msgspec.Raw(raw) for digest, raw in sorted(view.masks(session_id).items())}
+        lines.append(msgspec.json.encode(_Redacted(mark.redactions, mark.salt, masks)))
     for row in rows:
         runs: list[list[int]] | None = None if row.record.spans is None else []
         for span in row.record.spans or ():
@@ -123,6 +130,14 @@ class _Head(msgspec.Struct, frozen=True):
     session_id: str
 
 
+class _Redacted(msgspec.Struct, frozen=True):
+    """The line of what was redacted: `store.backend.SessionMark`, and `Reading.masks` with digests in hexadecimal."""
+
+    redactions: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+    salt: bytes
+    masks: dict[str, msgspec.Raw] = {}
+
+
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row's line."""
 
@@ -151,12 +166,16 @@ class Export:
         messages: Private copies of all messages.
         rows: Its rows without their messages, each after those that were created before.
         runs: Which messages each row has, as in the file; None where it has none.
+        mark: How often the session was redacted, and its salt; None when it never was.
+        masks: See `Reading.masks`.
     """
 
     session_id: str
     messages: tuple[Any, ...]
     rows: tuple[SessionSnapshot, ...]
     runs: tuple[_Runs | None, ...]
+    mark: SessionMark | None = None
+    masks: Mapping[bytes, bytes] = field(default_factory=dict[bytes, bytes])
 
 
 def parse_export(lines: Iterable[bytes]) -> Export:
@@ -175,12 +194,18 @@ def parse_export(lines: Iterable[bytes]) -> Export:
         copies: list[Any] = []
         rows: list[SessionSnapshot] = []
         all_runs: list[_Runs | None] = []
+        mark: SessionMark | None = None
+        masks: dict[bytes, bytes] = {}
         ended: int | None = None
         for number, text in enumerate(texts, 2):
             if ended is not None:
                 raise SessionRowError(f"line {number} follows the end of the export")
             if text.startswith(b'{"messages":'):
                 copies += [private_copy(message) for message in decode_json(text)["messages"]]
+            elif text.startswith(b'{"redactions":') and number == 2:
+                redacted = msgspec.json.decode(text, type=_Redacted)
+                mark = SessionMark(redacted.redactions, redacted.salt)
+                masks = dict(checked_mask(digest, bytes(raw)) for digest, raw in redacted.masks.items())
             elif text.startswith(b'{"rows":'):
                 ended = msgspec.json.decode(text)["rows"]
             else:
@@ -195,7 +220,7 @@ def parse_export(lines: Iterable[bytes]) -> Export:
         raise SessionRowError(f"the export is cut short: {len(rows)} rows, and no line at the end that counts them")
     _check_once("snapshot", [row.snapshot_id for row in rows])
     _check_once("idempotency key", [row.idempotency_key for row in rows if row.idempotency_key is not None])
-    return Export(session_id, tuple(copies), tuple(rows), tuple(all_runs))
+    return Export(session_id, tuple(copies), tuple(rows), tuple(all_runs), mark, masks)
 
 
 def _check_once(what: str, names: list[str]) -> None:
@@ -270,7 +295,9 @@ def import_rows(tenant: str, found: Export) -> Steps[str]:
         _check_free(tx, session_id, rows)
         if not rows:
             return
-        tx.put_mark(session_id, SessionMark(0, os.urandom(16)))
+        tx.put_mark(session_id, found.mark or SessionMark(0, os.urandom(16)))
+        if found.masks:
+            tx.put_masks(session_id, found.masks)
         line = tx.new_line(session_id) if bodies else 0
         if bodies:
             tx.append(session_id, line, 0, bodies)

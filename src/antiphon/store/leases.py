@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 import msgspec
@@ -68,6 +69,14 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
         return Queue(
             self.drawn, tuple(ticket for ticket in self.tickets if called not in (ticket.number, ticket.nonce))
         )
+
+
+def lease_key(session_id: str) -> str:
+    """The note that holds a session's queue, and what watchers of it wait for: no row has such an id.
+
+    A digest, because the note outlives the session for the number of the next ticket.
+    """
+    return f"lease/{hashlib.sha256(session_id.encode()).hexdigest()[:32]}"
 
 
 _decoder = msgspec.json.Decoder(Queue)

@@ -26,7 +26,7 @@ from antiphon.store.base import (
 )
 from antiphon.store.core import StoreCore
 from antiphon.store.export import export_lines, import_rows, parse_export
-from antiphon.store.leases import Ticket
+from antiphon.store.leases import Ticket, lease_key
 from antiphon.store.lineage import SnapshotTree, session_tree, snapshot_diff
 from antiphon.store.operations import (
     delete_session,
@@ -36,7 +36,6 @@ from antiphon.store.operations import (
     keep_ticket,
     keyed,
     latest,
-    lease_key,
     lease_of,
     list_sessions,
     list_snapshots,

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,7 +30,7 @@ from antiphon.store.base import (
 )
 from antiphon.store.changes import erase_session, prune_session, redact_session, sweep_session
 from antiphon.store.core import EVERY_ROW, Read, Steps, StoreCore, Write
-from antiphon.store.leases import Queue, Ticket, dump
+from antiphon.store.leases import Queue, Ticket, dump, lease_key
 from antiphon.store.leases import load as load_queue
 from antiphon.store.record import Row
 from antiphon.store.rows import Loaded, check_moment, check_name, load
@@ -255,15 +255,16 @@ def redact(
             raise InvalidTypeError(f"{name}={function!r} is not a function")
 
     def new_message(old: Any) -> dict[str, Any] | None:
-        new: object = message(old)
-        if new is not None and not isinstance(new, dict):
+        new = message(old)
+        if new is not None and not isinstance(new, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise InvalidTypeError(f"message() returned {type(new).__name__}, not a dict or None")
-        return cast("dict[str, Any] | None", new)
+        return new
 
     def new_part(name: str, old: Any) -> Any:
-        new = old if part is None else part(name, old)
-        if not name.startswith("data.") and not isinstance(new, dict):
-            raise InvalidTypeError(f"part({name!r}, ...) returned {type(new).__name__}, not a dict")
+        new: Any = old if part is None else part(name, old)
+        kind: type = type(new)
+        if not name.startswith("data.") and kind is not dict:
+            raise InvalidTypeError(f"part({name!r}, ...) returned {kind.__name__}, not a dict")
         return new
 
     count: int = yield Write(
@@ -279,11 +280,6 @@ def redact(
 
 
 # Queues
-
-
-def lease_key(session_id: str) -> str:
-    """The note that holds a session's queue, and what watchers of it wait for: no row has such an id."""
-    return f"lease/{session_id}"
 
 
 def _change_queue(

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from antiphon.errors import SessionRowError
 from antiphon.jsonable import decode_json, encode_json, private_copy
 from antiphon.store.matching import Mask
 
@@ -15,6 +16,7 @@ _MESSAGE = b"m"
 _PART = b"p"
 _LEAF = b"l"
 _GONE = b"g"
+_DIGEST = 16
 
 
 class Masks:
@@ -125,7 +127,33 @@ class Masks:
     def _digest(self, kind: bytes, raw: bytes) -> bytes:
         # The order of keys is not part of a value: `==` does not see it either.
         value = msgspec.json.encode(msgspec.json.decode(raw), order="deterministic")
-        return kind[:1] + hashlib.sha256(b"%d:%b%b%b" % (len(kind), kind, self._salt, value)).digest()[:16]
+        return kind[:1] + hashlib.sha256(b"%d:%b%b%b" % (len(kind), kind, self._salt, value)).digest()[:_DIGEST]
+
+
+def checked_mask(digest: str, raw: bytes) -> tuple[bytes, bytes]:
+    """One of `Masks.entries` that comes from elsewhere.
+
+    Args:
+        digest: In hexadecimal.
+        raw: What stands in its place, in JSON.
+
+    Raises:
+        SessionRowError: If it is none.
+    """
+    try:
+        found, value = bytes.fromhex(digest), decode_json(raw)
+    except ValueError as error:
+        raise SessionRowError(f"the redacted entry {digest!r} cannot be read: {error}") from error
+    is_part = found[:1] == _PART
+    if len(found) != _DIGEST + 1 or found[:1] not in (_MESSAGE, _PART, _LEAF, _GONE):
+        raise SessionRowError(f"{digest!r} is no digest of what was redacted")
+    if is_part and not (
+        isinstance(value, list)
+        and [type(item) for item in cast("list[Any]", value)[:1]] == [str]
+        and len(cast("list[Any]", value)) == 2
+    ):
+        raise SessionRowError(f"the redacted entry {digest!r} does not name a part and its value")
+    return found, raw
 
 
 def mask_journal(journal: dict[str, Any], mask: Mask) -> dict[str, Any]:
