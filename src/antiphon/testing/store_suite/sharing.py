@@ -518,12 +518,17 @@ class RedactionContract(StoreFixtures):
         before = await put(store, "p", row(error={"e": 1}, snapshot=snapshot(said("a"), state={})))
         wrong: Any
         for wrong in ("text", [1], 5):
+
+            def message(old: Any, wrong: Any = wrong) -> Any:
+                return wrong
+
+            def part(name: str, value: Any, wrong: Any = wrong) -> Any:
+                return wrong if name == "error" else value
+
             with pytest.raises(InvalidTypeError, match=r"message\(\)"):
-                await redactor.redact("s", lambda _, wrong=wrong: wrong)  # pyright: ignore[reportUnknownLambdaType]
+                await redactor.redact("s", message)
             with pytest.raises(InvalidTypeError, match="'error'"):
-                await redactor.redact(
-                    "s", gone, part=lambda name, value, wrong=wrong: wrong if name == "error" else value
-                )
+                await redactor.redact("s", gone, part=part)
         for wrong in (None, "text"):
             with pytest.raises(InvalidTypeError, match="message="):
                 await redactor.redact("s", wrong)
