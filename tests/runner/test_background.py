@@ -10,6 +10,7 @@ from antiphon.errors import (
     InvalidInputError,
     NotResumableError,
     SessionConflictError,
+    SessionStoreError,
     SnapshotNotFoundError,
     StateManagementError,
     TaskLostError,
@@ -18,7 +19,7 @@ from antiphon.runner import Respond, Restart, Resume, TurnInput
 from antiphon.runner.inputs import read_inputs
 from antiphon.runner.plan import Plan
 from antiphon.store import InMemorySessionStore
-from antiphon.testing import Answer, ScriptedModel, VirtualClock
+from antiphon.testing import Answer, FaultStore, ScriptedModel, VirtualClock
 from tests.runner.support import makes, rows_of, texts
 
 FIVE = [TurnInput(text) for text in "12345"]
@@ -260,3 +261,29 @@ def test_what_is_left_to_do_reads_back_from_a_row():
     assert Plan.from_data(plan.to_data(), "it") == plan
     with pytest.raises(CorruptStoreError, match="what is left"):
         Plan.from_data({}, "it")
+
+
+async def test_waiting_survives_a_store_that_is_out_of_reach_for_a_while_and_no_longer():
+    clock = VirtualClock(autojump=False)
+    store = InMemorySessionStore(clock=clock)
+    one = Gated(store, clock)
+    task = await one.runner.detach("slow")
+    await one.entered.wait()
+    faulty = FaultStore(store)  # which tells nobody of changes
+    watching = Runner(makes(), store=faulty, clock=clock)
+    faulty.fail(verbs=["read"])
+    waiting = asyncio.create_task(watching.wait(task.snapshot_id))
+    for _ in range(30):
+        await clock.advance(1)
+    assert not waiting.done()
+    faulty.mend()
+    one.gate.set()
+    for _ in range(5):
+        await clock.advance(1)
+    assert (await waiting).status == "completed"
+    faulty.fail(verbs=["read"])
+    waiting = asyncio.create_task(watching.wait(task.snapshot_id))
+    for _ in range(70):
+        await clock.advance(1)
+    with pytest.raises(SessionStoreError):
+        await waiting
