@@ -262,9 +262,9 @@ def redact(
 
     def new_part(name: str, old: Any) -> Any:
         new: Any = old if part is None else part(name, old)
-        kind: type = type(new)
-        if not name.startswith("data.") and kind is not dict:
-            raise InvalidTypeError(f"part({name!r}, ...) returned {kind.__name__}, not a dict")
+        given: object = new
+        if not name.startswith("data.") and not isinstance(given, dict):
+            raise InvalidTypeError(f"part({name!r}, ...) returned {type(given).__name__}, not a dict")
         return new
 
     count: int = yield Write(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -62,23 +62,22 @@ class Masks:
 
         The part may have changed beside the words when it comes back. So each text that was replaced is replaced
         wherever it stands, in any part, and each text, list or dict that was removed from a dict is removed wherever it
-        stands under the same key.
+        stands under the same key. A list of another length, or something of another type in the place of a list or a
+        dict, is known only as a part of the same whole.
         """
         self.entries[self._digest(_PART + name.encode() + b"\0", old)] = encode_json([name, decode_json(new)])
         self._compare(decode_json(old), decode_json(new))
 
     def _compare(self, old: Any, new: Any) -> None:
-        if isinstance(old, dict) and isinstance(new, dict):
-            left = cast("dict[str, Any]", new)
-            for key, value in cast("dict[str, Any]", old).items():
-                if key in left:
-                    self._compare(value, left[key])
+        if _is_dict(old) and _is_dict(new):
+            for key, value in old.items():
+                if key in new:
+                    self._compare(value, new[key])
                 elif isinstance(value, (str, list, dict)) and value:
                     self.entries[self._gone(key, value)] = b"null"
-        elif isinstance(old, list) and isinstance(new, list):
-            olds, news = cast("list[Any]", old), cast("list[Any]", new)
-            if len(olds) == len(news):
-                for value, other in zip(olds, news, strict=True):
+        elif _is_list(old) and _is_list(new):
+            if len(old) == len(new):
+                for value, other in zip(old, new, strict=True):
                     self._compare(value, other)
         elif isinstance(old, str) and old and old != new:
             before, after = encode_json(old), encode_json(new)
@@ -91,12 +90,12 @@ class Masks:
         if isinstance(value, str) and _LEAF in kinds:
             found = self.entries.get(self._digest(_LEAF, encode_json(value)))
             return value if found is None else decode_json(found)
-        if isinstance(value, list):
-            return [self._masked(item, kinds) for item in cast("list[Any]", value)]
-        if isinstance(value, dict):
+        if _is_list(value):
+            return [self._masked(item, kinds) for item in value]
+        if _is_dict(value):
             return {
                 key: self._masked(item, kinds)
-                for key, item in cast("dict[str, Any]", value).items()
+                for key, item in value.items()
                 if _GONE not in kinds or not item or self._gone(key, item) not in self.entries
             }
         return value
@@ -147,11 +146,7 @@ def checked_mask(digest: str, raw: bytes) -> tuple[bytes, bytes]:
     is_part = found[:1] == _PART
     if len(found) != _DIGEST + 1 or found[:1] not in (_MESSAGE, _PART, _LEAF, _GONE):
         raise SessionRowError(f"{digest!r} is no digest of what was redacted")
-    if is_part and not (
-        isinstance(value, list)
-        and [type(item) for item in cast("list[Any]", value)[:1]] == [str]
-        and len(cast("list[Any]", value)) == 2
-    ):
+    if is_part and not (_is_list(value) and len(value) == 2 and isinstance(value[0], str)):
         raise SessionRowError(f"the redacted entry {digest!r} does not name a part and its value")
     return found, raw
 
@@ -171,3 +166,11 @@ def journal_lines(journal: dict[str, Any]) -> list[Any]:
     if not isinstance(found, list):
         return []
     return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
