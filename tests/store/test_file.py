@@ -8,7 +8,9 @@ import pytest
 from antiphon.clock import Clock
 from antiphon.store import SessionStore
 from antiphon.store.file import FileSessionStore
+from antiphon.testing import UnsyncedFileSystem
 from antiphon.testing.store_contract import SessionStoreContract
+from antiphon.testing.store_suite.laws import LawContract
 
 
 class TestFile(SessionStoreContract):
@@ -23,3 +25,21 @@ class TestFile(SessionStoreContract):
     @pytest.fixture
     def open_at(self, tmp_path: Path) -> Callable[[Clock], SessionStore]:
         return lambda clock: FileSessionStore(tmp_path / "sessions", clock=clock)
+
+
+class TestFileOnACountingDisk(LawContract):
+    @pytest.fixture
+    def disk(self) -> UnsyncedFileSystem:
+        return UnsyncedFileSystem()
+
+    @pytest.fixture
+    def open_store(self, tmp_path: Path, disk: UnsyncedFileSystem) -> Callable[[], SessionStore]:
+        return lambda: FileSessionStore(tmp_path / "sessions", filesystem=disk)
+
+    @pytest.fixture
+    def reopen(self, tmp_path: Path) -> Callable[[], SessionStore]:
+        return lambda: FileSessionStore(tmp_path / "sessions")
+
+    @pytest.fixture
+    def bytes_written(self, disk: UnsyncedFileSystem) -> Callable[[], int]:
+        return lambda: disk.bytes_written

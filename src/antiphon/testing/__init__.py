@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from antiphon.testing.scripted import ScriptedBidiModel, ScriptedModel
     from antiphon.testing.storage_contract import StorageContract
     from antiphon.testing.store_contract import SessionStoreContract
+    from antiphon.testing.store_suite.model import StoreMachine
 else:
     _NAMES = {
         "Answer": "antiphon.models.embedded.script",
@@ -48,6 +49,7 @@ else:
         "ScriptedModel": "antiphon.testing.scripted",
         "SessionStoreContract": "antiphon.testing.store_contract",
         "StorageContract": "antiphon.testing.storage_contract",
+        "StoreMachine": "antiphon.testing.store_suite.model",
         "UnsyncedFileSystem": "antiphon.testing.filesystem",
         "Until": "antiphon.models.embedded.script",
         "Usage": "antiphon.models.embedded.script",
@@ -84,6 +86,7 @@ __all__ = [
     "ScriptedModel",
     "SessionStoreContract",
     "StorageContract",
+    "StoreMachine",
     "UnsyncedFileSystem",
     "Until",
     "Usage",

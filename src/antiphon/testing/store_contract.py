@@ -9,6 +9,7 @@ from antiphon.testing.store_suite.histories import (
     LifecycleContract,
     MetadataContract,
 )
+from antiphon.testing.store_suite.laws import LawContract
 from antiphon.testing.store_suite.lineage import LineageContract, LongContract
 from antiphon.testing.store_suite.saving import SavingContract
 from antiphon.testing.store_suite.sharing import (
@@ -36,12 +37,13 @@ class SessionStoreContract(
     ExportContract,
     RedactionContract,
     LeaseContract,
+    LawContract,
 ):
     """The suite that defines a session store. Subclass it and give the fixture `open_store`.
 
     It works only through the contract, and runs with pytest and pytest-asyncio in its auto mode. Give `reopen` where the
-    place outlives the object, `scoped` where tenants are not made by `for_tenant`, and `open_at` where a clock can be handed
-    in. What a store cannot do is skipped by name::
+    place outlives the object, `scoped` where tenants are not made by `for_tenant`, `open_at` where a clock can be handed in,
+    and `bytes_written` where what goes to the place can be counted. What a store cannot do is skipped by name::
 
         class TestMine(SessionStoreContract):
             @pytest.fixture
