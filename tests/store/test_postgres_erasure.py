@@ -55,7 +55,7 @@ def mask(message):
 
 
 def mask_part(name, value):
-    return "gone" if SECRET in str(value) else value
+    return {"word": "gone"} if SECRET in str(value) else value
 
 
 async def tell(store) -> None:
