@@ -6,8 +6,18 @@ from typing import Any, assert_type
 from antiphon import Agent, Artifact, BidiAgent, Runner, ToolContext, tool
 from antiphon.content import Message
 from antiphon.models import Model
-from antiphon.runner import CustomPatch, ModelChunk, Respond, Resume, RunOutput, StateType, TransformContext, TurnInput
-from antiphon.store import InMemorySessionStore, SessionSnapshot
+from antiphon.runner import (
+    CustomPatch,
+    ModelChunk,
+    Respond,
+    Resume,
+    RunOutput,
+    StateType,
+    Task,
+    TransformContext,
+    TurnInput,
+)
+from antiphon.store import InMemorySessionStore, SessionSnapshot, SnapshotStatus
 
 
 class Profile:
@@ -64,3 +74,24 @@ async def inputs_may_come_one_after_the_other(runner: Runner, inputs: AsyncItera
 
 def a_live_agent_may_be_made_too(make: type[BidiAgent]) -> Runner:
     return Runner(make)
+
+
+async def a_run_in_the_background_is_a_task_in_any_process(runner: Runner) -> None:
+    task = await runner.detach([TurnInput("Hi"), TurnInput("Bye")], session_id="s", idempotency_key="k")
+    assert_type(task, Task)
+    assert_type(task.snapshot_id, str)
+    assert_type(runner.task(task.snapshot_id), Task)
+    assert_type(await task.poll(), SessionSnapshot)
+    assert_type(await task.wait(timeout=1.0), SessionSnapshot)
+    assert_type(await runner.wait(task.snapshot_id), SessionSnapshot)
+    assert_type(await task.abort(), SnapshotStatus | None)
+    assert_type(await runner.abort(task.snapshot_id), SnapshotStatus | None)
+    assert_type(await runner.adopt(task.snapshot_id), Task)
+    await runner.adopt(task)  # type: ignore[arg-type]
+    await runner.wait(task.snapshot_id, 1.0)  # type: ignore[call-arg]
+    await runner.aclose(drain=True)
+
+
+async def a_talk_is_a_started_live_agent(runner: Runner) -> None:
+    async with runner.connect(session_id="s", snapshot_id="one") as agent:
+        assert_type(agent, BidiAgent)
