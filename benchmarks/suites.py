@@ -227,4 +227,46 @@ IMPORT = Suite(
     },
 )
 
-SUITES = {suite.name: suite for suite in (LIVE, SAVE, STORE, IMPORT)}
+RUNNER = Suite(
+    name="runner",
+    title="Runs of one turn each, with a model that does nothing, over each store",
+    cases=(
+        Case(
+            name="runs",
+            figures=(
+                Figure(
+                    key="runner_one",
+                    label="runs per second on one session, one after the other",
+                    unit="",
+                    at_least=True,
+                ),
+                Figure(
+                    key="runner_many", label="runs per second on 1,000 sessions, 16 at once", unit="", at_least=True
+                ),
+                Figure(key="runner_cpu_ms", label="CPU of a run: agent, runner and store", unit="ms"),
+                Figure(key="runner_own_ms", label="the same, without what the agent takes alone", unit="ms"),
+            ),
+        ),
+        Case(
+            name="abort",
+            figures=(
+                Figure(
+                    key="runner_abort_ms",
+                    label="from abort to the cancel in the worker's process: median of 20",
+                    unit="ms",
+                ),
+                Figure(key="runner_abort_worst_ms", label="the same: slowest", unit="ms"),
+            ),
+        ),
+    ),
+    modules={
+        "antiphon_memory": "benchmarks.subjects.antiphon_memory_runner",
+        "antiphon_file": "benchmarks.subjects.antiphon_file_runner",
+        "antiphon_sqlite": "benchmarks.subjects.antiphon_sqlite_runner",
+        "antiphon_postgres": "benchmarks.subjects.antiphon_postgres_runner",
+    },
+    ours=("antiphon_memory", "antiphon_file", "antiphon_sqlite", "antiphon_postgres"),
+    base="antiphon_sqlite",
+)
+
+SUITES = {suite.name: suite for suite in (LIVE, SAVE, STORE, RUNNER, IMPORT)}
