@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from antiphon.agent.turns import Agent
@@ -163,7 +164,7 @@ async def _work(url: str, times: int) -> None:
         for _ in range(times):
             asked = asyncio.Event()
             model = IdleModel(asked.set, lambda: print(time.monotonic(), flush=True))
-            runner = Runner(lambda model=model: Agent(model), store=store)
+            runner = Runner(partial(Agent, model), store=store)
             task = await runner.detach("Hi", session_id="one")
             await asked.wait()
             print(task.snapshot_id, flush=True)
