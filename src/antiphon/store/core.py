@@ -132,9 +132,12 @@ class StoreCore:
     def close(self) -> None:
         """Finish what was handed in, end the threads and close the backend. The next operation opens everything again."""
         self.hub.pause()
-        self._writes.close()
-        self._reads.close()
-        self.backend.close()
+        try:
+            self._writes.close()
+            self._reads.close()
+            self.backend.close()
+        finally:
+            self.hub.closed()
 
     def _carry_out(self, request: Read | Write) -> Any:
         if isinstance(request, Read):

@@ -69,12 +69,13 @@ class Hub:
         self._watchers: dict[tuple[str, str], list[Watcher]] = {}
         self._stop: Callable[[], None] | None = None
         self._is_paused = False
+        self._is_closing = False
 
     def add(self, watcher: Watcher) -> None:
         """Begin to wake it."""
         with self._lock:
             self._watchers.setdefault(watcher.key, []).append(watcher)
-            if self._stop is None:
+            if self._stop is None and not self._is_paused:
                 self._stop = self._watch(self.wake)
 
     def remove(self, watcher: Watcher) -> None:
@@ -95,13 +96,17 @@ class Hub:
         """Hear of others no more, because the backend is about to be closed; watchers stay."""
         with self._lock:
             stop, self._stop = self._stop, None
-            self._is_paused = stop is not None
+            self._is_paused = self._is_closing = True
         if stop is not None:
             stop()
 
+    def closed(self) -> None:
+        """The backend is closed: from now on `resume` may open it again. Earlier, it would watch what is being closed."""
+        self._is_closing = False
+
     def resume(self) -> None:
         """Hear of others again after `pause`, as the store is used again; what was missed is made up for."""
-        if not self._is_paused:
+        if not self._is_paused or self._is_closing:
             return
         with self._lock:
             if self._is_paused and self._watchers and self._stop is None:
