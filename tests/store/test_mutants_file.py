@@ -64,16 +64,6 @@ class RemembersItsBoot(UnsyncedFileSystem):
         return "always the same"
 
 
-class AppendsBehindWhatIsTorn(UnsyncedFileSystem):
-    """Cuts nothing off, and appends where the file ends."""
-
-    def truncate(self, fd: int, size: int) -> None:
-        self._step("truncate")
-
-    def write_at(self, fd: int, data: bytes, offset: int) -> None:
-        super().write_at(fd, data, os.fstat(fd).st_size)
-
-
 def found_by_power(disk: Callable[[], UnsyncedFileSystem], folder: Path) -> bool:
     """Whether some power cut shows the mistake."""
     lives: list[Callable[[Path], tuple[bool, list[str]]]] = []
@@ -108,7 +98,6 @@ def wrong(live: Callable[[], object]) -> bool:
         FlushesNoNames,
         RemovesThenRenames,
         RemembersItsBoot,
-        AppendsBehindWhatIsTorn,
     ],
 )
 def test_a_mistake_about_the_disk_loses_something_at_some_power_cut(disk, tmp_path):
