@@ -366,7 +366,7 @@ def test_many_changes_share_a_transaction(postgres_dsn, schema):
     counted = sql.SQL("SELECT count(DISTINCT xmin::text) FROM {}.snapshots").format(sql.Identifier(schema))
     with psycopg.connect(postgres_dsn) as connection:
         transactions = connection.execute(counted).fetchone()[0]
-    assert transactions < 50
+    assert transactions < 100  # fewer than changes; how many fewer is the scheduler's
     store.close()
 
 
