@@ -9,11 +9,12 @@ JOBS ?= 2
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check test demo bench bench-peers docs format clean
+.PHONY: help venv check test hunt demo bench bench-peers docs format clean
 
 help:
 	@echo "make test    check, then run every test"
 	@echo "make check   linter, format, types, generated pages"
+	@echo "make hunt    the property tests with new examples, and more of them (ARGS=tests/store: only these)"
 	@echo "make demo    the durable conversation, end to end (ARGS=--text: without sound)"
 	@echo "make bench   the benchmarks (ARGS=--quick: only to see that they run; make bench-peers installs others to compare with)"
 	@echo "make docs    write the generated pages anew"
@@ -34,6 +35,9 @@ test: check
 	@bash scripts/debian.sh
 	$(PY) -m pytest -q -m realtime $(ARGS)
 	$(PY) -m pytest -q -n $(JOBS) -m "not realtime" $(ARGS)
+
+hunt: venv
+	$(PY) -m pytest -q -n $(JOBS) --hypothesis-profile=hunt --timeout=900 $(or $(ARGS),tests)
 
 demo: venv
 	@$(PY) -m antiphon.demo $(ARGS)

@@ -69,7 +69,7 @@ KNOWS_TIME_AND_CHANCE = ["clock", "ids", "io.*", "telemetry", "testing.*", "serv
 PLUGINS = {
     "storage": {"memory", "files", "local", "local_files", "s3"},
     "store": {"memory", "files", "file", "sqlite", "postgres", "postgresql", "s3", "firestore"},
-    "models": {"embedded", "openai", "google", "bedrock", "anthropic"},
+    "models": {"embedded", "openai", "google", "bedrock", "anthropic", "llamacpp"},
 }
 
 # Who may import which package that is not in the standard library.
@@ -81,6 +81,16 @@ THIRD_PARTY = {
     "pocketsphinx": ["models.*", "io.*"],
     "espeakng_loader": ["models.*", "io.*"],
     "psycopg": ["store.postgres.*"],
+    "websockets": ["transports.*", "testing.servers.*"],
+    "h2": ["transports.*", "testing.servers.*"],
+    "h11": ["testing.servers.*"],
+    "trustme": ["testing.servers.*"],
+    "openai": ["models.openai.*"],
+    "anthropic": ["models.anthropic.*"],
+    "google": ["models.google.*"],
+    "boto3": ["models.bedrock.*"],
+    "botocore": ["models.bedrock.*", "transports.*", "testing.servers.*"],
+    "xllamacpp": ["models.llamacpp.*"],
     "rich": ["cli.*"],
     "typer": ["cli.*"],
     "pytest": ["testing.*"],

@@ -52,7 +52,14 @@ caller may expect one::
     │   ├── ModelThrottledException              ask again later
     │   ├── ContextWindowOverflowException       the conversation is too long for the model
     │   ├── MaxTokensReachedException            the answer was cut by its token limit
+    │   ├── ModelCredentialsError                no key, or one that the provider refuses
+    │   ├── ModelNotFoundError                   the provider has no such model
+    │   ├── ModelQuotaError                      the account is used up: waiting does not help
+    │   ├── ModelRequestError                    the provider refuses what was asked
+    │   ├── ModelConnectionError                 the provider cannot be reached
+    │   ├── ModelProtocolError                   what came from the provider cannot be read
     │   └── ConnectionEndedError                 a live connection ended or would not restart
+    ├── TransportError                           a wire failed or was closed; models translate it
     ├── ConnectionTimeoutError (TimeoutError)    a live connection reached its provider's time limit
     └── StopError (RuntimeError)                 several things failed while a call was closed
 """
@@ -70,6 +77,7 @@ Status = Literal[
     "ALREADY_EXISTS",
     "FAILED_PRECONDITION",
     "ABORTED",
+    "UNAUTHENTICATED",
     "RESOURCE_EXHAUSTED",
     "UNIMPLEMENTED",
     "UNAVAILABLE",
@@ -553,10 +561,68 @@ class MaxTokensReachedException(ModelError):
     remedy = "Raise the model's token limit, or ask for less."
 
 
+class ModelCredentialsError(ModelError):
+    """There is no key, or the provider refuses it."""
+
+    status: ClassVar[Status] = "UNAUTHENTICATED"
+    remedy = "Give the key as the message says, in the constructor or the environment, and check that it may use the model."
+
+
+class ModelNotFoundError(ModelError):
+    """The provider has no such model, or not for this account or region."""
+
+    status: ClassVar[Status] = "NOT_FOUND"
+    remedy = "Check `model_id` against the provider's list of models."
+
+
+class ModelQuotaError(ModelError):
+    """The account's quota or credit is used up. Unlike throttling, waiting does not help."""
+
+    status: ClassVar[Status] = "RESOURCE_EXHAUSTED"
+    remedy = "Look at the account's billing and limits with the provider."
+
+
+class ModelRequestError(ModelError):
+    """The provider refuses what was asked; asking the same again gives the same answer."""
+
+    status: ClassVar[Status] = "INVALID_ARGUMENT"
+    remedy = "Change what the message names: a parameter, a tool's schema, a content block that the model does not take."
+
+
+class ModelConnectionError(ModelError):
+    """The provider cannot be reached: name, network, TLS, or a server that does not answer."""
+
+    remedy = "Check the network, the endpoint and the certificates that the message names, then try again."
+
+
+class ModelProtocolError(ModelError):
+    """What came from the provider cannot be read."""
+
+    status: ClassVar[Status] = "INTERNAL"
+    remedy = "Check that the endpoint is what the model class speaks; else please report it with the message."
+
+
 class ConnectionEndedError(ModelError):
     """A live connection ended without being asked to, or would not restart."""
 
     remedy = "Start the agent again: its history is intact and is sent to the new connection."
+
+
+class TransportError(AntiphonError):
+    """A wire could not be opened, failed, or was closed by the other side. Models translate it into a `ModelError`.
+
+    Attributes:
+        code: The close code of a websocket, the status of an HTTP refusal, or 0 where the wire broke without a word.
+        reason: What the other side said, or what the network did. No secret is in it.
+        opened: Whether the wire had been opened.
+    """
+
+    status: ClassVar[Status] = "UNAVAILABLE"
+    remedy = "Models turn it into an error that says what to do; report it if you see it otherwise."
+
+    def __init__(self, message: str, *, code: int = 0, reason: str = "", opened: bool = True) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.opened = code, reason, opened
 
 
 class ConnectionTimeoutError(AntiphonError, TimeoutError):

@@ -71,6 +71,9 @@ class StoreMachine(RuleBasedStateMachine):
         self._stores = [self.open(self._place), self.open(self._place)]
         self._rows: dict[str, SessionSnapshot] = {}
         self._masked: dict[str, list[tuple[Message, Message]]] = {name: [] for name in _SESSIONS}
+        # What no row held any more when it was redacted: a store that still has the words masks them, another need not.
+        self._perhaps: dict[str, list[tuple[Message, Message]]] = {name: [] for name in _SESSIONS}
+        self._seen: dict[str, list[Message]] = {name: [] for name in _SESSIONS}
         self._live: dict[str, list[Message]] = {}
         self._count = 0
 
@@ -112,6 +115,21 @@ class StoreMachine(RuleBasedStateMachine):
                 return copy.deepcopy(new)
         return message
 
+    def _settle(self, session: str, stored: SessionSnapshot, saved: SessionSnapshot | None) -> SessionSnapshot:
+        """The model's row, with words masked that no row held when they were redacted, where the store masked them."""
+        loaded = None if saved is None else saved.loaded()
+        state = stored.snapshot
+        if loaded is None or state is None or not isinstance(state.data.get("messages"), list):
+            return stored
+        messages: list[Message] = state.data["messages"]
+        made: list[Message] = loaded.data["messages"]
+        for index, (message, found) in enumerate(zip(messages, made, strict=True)):
+            for old, new in self._perhaps[session]:
+                if same_json(old, message) and same_json(new, found):
+                    messages[index] = copy.deepcopy(new)
+        self._seen[session] += copy.deepcopy(messages)
+        return stored
+
     def _stored(self, snapshot_id: str, wanted: SessionSnapshot) -> SessionSnapshot:
         """What the store is to make of a row."""
         before = self._rows.get(snapshot_id)
@@ -140,6 +158,7 @@ class StoreMachine(RuleBasedStateMachine):
             return wanted if handed is None else replace(wanted, snapshot=handed)
 
         saved = self._stores[which].sync.save_snapshot(snapshot_id, change, expected_tip=expected_tip)
+        stored = self._settle(stored.session_id, stored, saved)
         assert exact(saved) == exact(stored)
         self._rows[snapshot_id] = stored
 
@@ -284,8 +303,14 @@ class StoreMachine(RuleBasedStateMachine):
                     if new is not None:
                         replaced.append((message, new))
                         listed[index] = copy.deepcopy(new)
-        older = [(old, function(new) or new) for old, new in self._masked[session]]
-        self._masked[session] = replaced + older
+        gone = [
+            (message, new)
+            for message in self._seen[session]
+            if (new := function(message)) is not None and not any(same_json(message, old) for old, _ in replaced)
+        ]
+        self._masked[session] = replaced + [(old, function(new) or new) for old, new in self._masked[session]]
+        older = self._perhaps[session]
+        self._perhaps[session] = gone + older + [(old, function(new) or new) for old, new in older]
 
     @rule(which=_which, number=_pick, word=st.sampled_from(["secret-1", "secret-2"]), carried=st.booleans())
     def come_back(self, *, which: int, number: int, word: str, carried: bool) -> None:
@@ -341,6 +366,8 @@ class StoreMachine(RuleBasedStateMachine):
         self._stores[which].sync.delete_session(session)
         self._rows = {name: there for name, there in self._rows.items() if there.session_id != session}
         self._masked[session] = []
+        self._perhaps[session] = []
+        self._seen[session] = []
 
     @rule(which=_which)
     def reopen(self, *, which: int) -> None:
