@@ -1,0 +1,130 @@
+"""A websocket to a provider, on the package `websockets`."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Self
+
+from antiphon.errors import MissingExtraError, TransportError
+from antiphon.transports.base import Frame
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+_CLOSE_S = 2.0
+_LONGEST_REASON = 2000
+
+
+def require(extra: str) -> None:
+    """Make sure that the package `websockets` is there.
+
+    Raises:
+        MissingExtraError: If it is not installed; the error names `extra`.
+    """
+    if find_spec("websockets") is None:
+        raise MissingExtraError("websockets", extra)
+
+
+class WebSocket:
+    """An open websocket. Text frames are `str`, binary ones `bytes`."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = 20.0,
+        ping_timeout_s: float | None = 20.0,
+    ) -> Self:
+        """Dial.
+
+        Args:
+            url: A `ws:` or `wss:` address. It is told in errors: put no secret into it.
+            headers: Sent with the handshake; never told.
+            tls: Trusts whom `wss:` is to trust; None: what the system trusts.
+            timeout_s: Time for the handshake, in seconds.
+            ping_timeout_s: How long a pong may take before the wire counts as dead; None: for ever.
+
+        Raises:
+            TransportError: With `opened` False: the name is unknown, nobody listens, TLS is refused, or the server
+                answers the handshake with another HTTP status, which is then the `code`, its body the `reason`.
+        """
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+
+        try:
+            connection = await connect(
+                url,
+                additional_headers=dict(headers or {}),
+                ssl=tls if url.startswith("wss:") else None,
+                max_size=None,
+                compression=None,
+                open_timeout=timeout_s,
+                ping_timeout=ping_timeout_s,
+                close_timeout=_CLOSE_S,
+                user_agent_header=None,
+                proxy=None if _is_loopback(url) else True,
+            )
+        except InvalidStatus as error:
+            answer = error.response
+            reason = bytes(answer.body or b"").decode("utf-8", "replace")[:_LONGEST_REASON]
+            raise TransportError(
+                f"{url} refused the connection with HTTP status {answer.status_code}: {reason}",
+                code=answer.status_code,
+                reason=reason,
+                opened=False,
+            ) from error
+        except (OSError, TimeoutError, InvalidHandshake, InvalidURI) as error:
+            told = str(error) or type(error).__name__
+            raise TransportError(f"{url} cannot be reached: {told}", reason=told, opened=False) from error
+        return cls(connection)
+
+    async def send(self, frames: Sequence[Frame], /) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            async with self._lock:
+                for frame in frames:
+                    await self._connection.send(frame)
+        except ConnectionClosed as error:
+            raise _broken(error) from error
+
+    async def receive(self) -> Frame | None:
+        from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
+
+        try:
+            return await self._connection.recv()
+        except ConnectionClosedOK:
+            return None
+        except ConnectionClosed as error:
+            raise _broken(error) from error
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+def _is_loopback(url: str) -> bool:
+    host = url.partition("://")[2].partition("/")[0]
+    return host.startswith(("127.", "localhost", "[::1]"))
+
+
+def _broken(error: Exception) -> TransportError:
+    from websockets.exceptions import ConnectionClosed
+
+    close = error.rcvd if isinstance(error, ConnectionClosed) else None
+    if close is None:
+        return TransportError("the connection broke off without a word", reason=str(error))
+    return TransportError(
+        f"the other side closed the connection with code {close.code}: {close.reason}",
+        code=close.code,
+        reason=close.reason,
+    )
