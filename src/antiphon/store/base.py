@@ -182,7 +182,8 @@ class SnapshotSubscriber(Protocol):
         """The status now, then each time that it has changed.
 
         A slow reader may miss one between two, never the last. Ends when the row is not there (also at once), and when
-        it is closed. `expired` does not appear: nothing is written when a worker falls silent.
+        it is closed; while the store is out of reach it waits, and goes on when the store is back. `expired` does not
+        appear: nothing is written when a worker falls silent.
         """
         ...
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from datetime import datetime
 from typing import Self, cast
 
-from antiphon.errors import SessionStoreError
+from antiphon.errors import CorruptStoreError, SessionRowError, SessionStoreError, StoreSchemaError
 from antiphon.ids import check_id, new_uuid7
 from antiphon.snapshot.diff import SnapshotDiff
 from antiphon.store.base import (
@@ -51,8 +52,13 @@ from antiphon.store.sync import SyncSessionStore
 from antiphon.store.tenants import Prefix, check_tenant, current_tenant
 from antiphon.store.watching import Watcher
 
+_log = logging.getLogger(__name__)
+
 _LOOK_S = 1.0
 """How often a waiting ticket is looked at where nothing tells that it is its turn."""
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+"""Between two looks of a subscription at a store that is out of reach."""
 
 
 class LineStore:
@@ -243,10 +249,26 @@ class LineStore:
         ) as watcher:  # first of all: what comes after it is not missed
             last: str | None = None
             while True:
-                status = await self._core.run(stored_status(tenant, snapshot_id))
+                status = await self._status(tenant, snapshot_id, watcher)
                 if status is None:
                     return
                 if status != last:
                     last = status
                     yield cast("SnapshotStatus", status)
+                await watcher.changed()
+
+    async def _status(self, tenant: str, snapshot_id: str, watcher: Watcher) -> str | None:
+        """A row's status as it is stored, as soon as the store can be asked; None when the row is not there."""
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                return await self._core.run(stored_status(tenant, snapshot_id))
+            except (CorruptStoreError, SessionRowError, StoreSchemaError):
+                raise  # waiting mends none of these
+            except SessionStoreError as error:
+                if pause == _FIRST_PAUSE_S:
+                    _log.warning("the status of snapshot %r cannot be read for now: %s", snapshot_id, error)
+            await self._core.clock.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            if self._core.hub.is_paused:  # closed: a look would open everything again, and its next use wakes us
                 await watcher.changed()

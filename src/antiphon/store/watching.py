@@ -100,6 +100,11 @@ class Hub:
         if stop is not None:
             stop()
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the backend was closed, and not used since."""
+        return self._is_paused
+
     def closed(self) -> None:
         """The backend is closed: from now on `resume` may open it again. Earlier, it would watch what is being closed."""
         self._is_closing = False
