@@ -348,6 +348,53 @@ async def test_a_prompt_waits_for_a_repeated_call_that_asks():
     assert problems(third.messages) == []
 
 
+@given(st.booleans(), st.integers(1, 3), st.booleans(), st.data())
+def test_wherever_the_process_ends_what_was_said_to_an_open_turn_enters_the_history_once_after_it(
+    asks, prompts, repeatable, data
+):
+    """Processes one after the other die in a tool that has begun again; each was told something by then."""
+
+    @tool(repeatable=True)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    @tool(repeatable=repeatable, context=True)
+    def pay(tool_context: ToolContext) -> str:
+        """Pay."""
+        return tool_context.interrupt("sure") if asks else "paid"
+
+    async def scenario():
+        kept, said, tools = [], [user("Go")], [look, pay]
+        agent = Agent(ScriptedModel([Answer(tool_uses=[("look", {}), ("pay", {})]), "Done."]), tools=tools)
+        keep_journals(agent, kept)
+        await agent.invoke_async("Go")
+        for number in range(prompts):
+            open_ones = [at for at, (_, journal) in enumerate(kept) if not journal.empty]
+            agent = restored(kept[data.draw(st.sampled_from(open_ones))], ScriptedModel(["Again."]), tools)
+            if agent.interrupt_state.open() or agent.take_journal().empty:
+                break
+            kept = []
+            keep_journals(agent, kept)
+            await agent.invoke_async(f"And {number}?")
+            said.append(user(f"And {number}?"))
+            if not any(not journal.empty for _, journal in kept):
+                break
+        else:
+            open_ones = [at for at, (_, journal) in enumerate(kept) if not journal.empty]
+            agent = restored(kept[data.draw(st.sampled_from(open_ones))], ScriptedModel(["Last."]), tools)
+        if not agent.interrupt_state.open():
+            await agent.invoke_async("Bye")
+        if waiting := agent.interrupt_state.open():
+            await agent.invoke_async([question.answer("no") for question in waiting])
+        words = [message for message in agent.messages if message["role"] == "user" and "text" in message["content"][0]]
+        assert [word for word in words if word != user("Bye")] == said
+        assert problems(agent.messages) == []
+        assert agent.take_journal() == Journal(mark=agent.take_journal().mark)
+
+    asyncio.run(scenario())
+
+
 SCRIPTS = {
     "pay": lambda number: Answer(tool_uses=[("pay", {"amount": number}), ("note", {})]),
     "note": lambda number: Answer(text="noting", tool_uses=[("note", {}), ("look", {})]),

@@ -1,5 +1,7 @@
 """Turns that wait for a person, and go on in another process."""
 
+import asyncio
+
 import pytest
 
 from antiphon import Agent, Runner, tool
@@ -7,9 +9,9 @@ from antiphon.conversation.repair import problems
 from antiphon.errors import InvalidInputError, InvalidTypeError
 from antiphon.runner import Respond, Restart, Resume, TurnInput
 from antiphon.store import InMemorySessionStore
-from antiphon.testing import Answer, ScriptedModel
+from antiphon.testing import Answer, FaultStore, ScriptedModel, VirtualClock
 from antiphon.tools.context import ToolContext
-from tests.runner.support import rows_of
+from tests.runner.support import rows_of, texts
 
 
 class Desk:
@@ -198,3 +200,53 @@ async def test_branches_of_a_question_are_answered_apart():
     yes = await desk.run(snapshot_id=asked.snapshot_id, resume=Resume(restart=[Restart("t1", "yes")]))
     no = await desk.run(snapshot_id=asked.snapshot_id, resume=Resume(restart=[Restart("t1", "no")]))
     assert [str(yes), str(no), desk.paid] == ["Paid.", "Not paid.", [5]]
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+@pytest.mark.parametrize("detached", [True, False])
+async def test_a_message_that_came_with_the_answers_survives_a_process_that_dies_in_the_tool(repeatable, detached):
+    clock = VirtualClock(autojump=False)
+    store = InMemorySessionStore(clock=clock)
+    entered, gate = asyncio.Event(), asyncio.Event()
+
+    @tool(repeatable=repeatable)
+    async def pay(ctx: ToolContext) -> str:
+        """Pay."""
+        ctx.interrupt("sure", "Sure?")
+        entered.set()
+        await gate.wait()
+        return "paid"
+
+    def runner(*script, store=store):
+        return Runner(lambda: Agent(ScriptedModel(script), tools=[pay], clock=clock), store=store, clock=clock)
+
+    asked = await runner(Answer(tool_uses=[("pay", {})])).run("Pay", session_id="s")
+    cut_off = FaultStore(store)
+    dead, resume = runner("So.", store=cut_off), [asked.interrupts[0].answer("yes")]
+    if detached:
+        task = await dead.detach("And hurry", session_id="s", resume=resume)
+        await entered.wait()
+        await dead.aclose()
+    else:
+        left = asyncio.create_task(dead.run("And hurry", session_id="s", resume=resume))
+        await entered.wait()
+        cut_off.fail(verbs=["write"])
+    held = (await rows_of(store, "s"))[-1]
+    await clock.advance(61)
+    gate.set()
+    other = runner("So.")
+    if detached:
+        row = await (await other.adopt(task.snapshot_id)).wait()
+    else:
+        output = await other.run("Are you there?", session_id="s")
+        row = await store.get_snapshot(output.snapshot_id)
+        left.cancel()
+        for _ in range(10):
+            await clock.advance(1)
+        await asyncio.gather(left, return_exceptions=True)
+    assert held.status == "pending"
+    said = [text for text in texts(row) if text != "Are you there?"]
+    assert said == ["Pay", "And hurry", "So."]
+    assert problems(list(row.snapshot.data["messages"])) == []
+    [result] = results_of(row).values()
+    assert result == {"text": "paid" if repeatable else "interrupted by a restart"}

@@ -1,5 +1,7 @@
 """Sessions under the agents themselves."""
 
+import asyncio
+
 import pytest
 
 from antiphon.agent.live import BidiAgent
@@ -240,3 +242,40 @@ async def test_a_rewind_branches_the_talk_and_the_tree_shows_it(place):
         await manager.save_snapshot(first, is_latest=False)
     tree = await read_tree(storage, "talk")
     assert [node.last_words for node in tree.children(root)] == ["left", "right"]
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+async def test_what_was_said_to_an_open_turn_survives_processes_that_die_in_its_tool(place, stateful):
+    entered, gate = asyncio.Event(), asyncio.Event()
+
+    @tool(repeatable=True)
+    async def look() -> str:
+        """Look."""
+        entered.set()
+        await gate.wait()
+        return "seen"
+
+    def agent(*script):
+        return Agent(
+            ScriptedModel(list(script), stateful=stateful),
+            tools=[look],
+            session_manager=session(place.inner, save_latest_on="message"),
+        )
+
+    killed = []
+    first = Answer(tool_uses=[("look", {})])
+    for text, script in (("Go", [first]), ("And?", []), ("Still there?", [])):
+        entered.clear()
+        # Left where it is: a process that is killed tells nobody.
+        killed.append(asyncio.create_task(agent(*script).invoke_async(text)))
+        await entered.wait()
+    journal = agent().take_journal()
+    assert [text_of(line) for line in journal.lines] == ["", "And?", "Still there?"]
+    for task in killed:
+        task.cancel()
+    again = agent("Yes.")
+    gate.set()
+    await again.invoke_async("Hm?")
+    assert [word for word in words(again) if word][-4:] == ["And?", "Still there?", "Hm?", "Yes."]
+    assert again.take_journal().empty
+    await asyncio.gather(*killed, return_exceptions=True)

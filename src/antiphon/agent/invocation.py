@@ -415,7 +415,7 @@ class Invocation:
     def _settled(self, turn: OpenTurn) -> Messages:
         """The turn is over: the messages that it comes to, with those that waited for it."""
         self._with.track.turn = None
-        self._with.track.mark += 1
+        self._with.track.mark += 1 + len(turn.prompt)
         self._with.agent.interrupt_state.deactivate()
         return [*turn.messages(), *turn.prompt]
 

@@ -56,7 +56,7 @@ class OpenTurn:
         questions = interrupts.open()
         return Journal(
             mark,
-            (self.message,),
+            (self.message, *self.prompt),
             tuple(
                 OpenCall(
                     call,
@@ -122,7 +122,8 @@ class Track:
 
     Attributes:
         turn: The turn that is under way.
-        mark: Turns with calls that were settled so far, in the life of the session: see `Journal.mark`.
+        mark: Turns with calls, and prompts that waited for them, that were settled so far in the life of the session: see
+            `Journal.mark`.
         sent: Of a stateful model: how many messages of the history the provider has already.
         checked: Whether the history was looked through for what providers refuse since it was handed in.
     """

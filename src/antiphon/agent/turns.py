@@ -336,18 +336,20 @@ class Agent(BaseAgent):
         for message in recovery.messages:
             if turn is None and any(call["toolUseId"] in ids for call in tool_uses(message)):
                 turn = OpenTurn(message, {result["toolUseId"]: result for result in recovery.done})
+            elif turn is not None:
+                turn.prompt.append(message)
             else:
                 settled.append(message)
         if turn is None and pending:  # a journal without the line: the calls are known all the same
             turn = OpenTurn({"role": "assistant", "content": [{"toolUse": call.tool_use} for call in pending]})
-        self._track.mark = recovery.mark - (1 if turn is not None and journal.lines else 0)
+        self._track.mark = recovery.mark - (0 if turn is None else len(journal.turn))
         self.messages.extend(settled)
         if turn is None and known is not None and not call_ids([known.message]) & call_ids(settled):
             return  # the snapshot's open turn is not the journal's: it stays as it was loaded
         if turn is not None and known is not None:
-            turn.prompt = known.prompt
+            turn.prompt = max(turn.prompt, known.prompt, key=len)  # what came while it was open was added at the end
         elif known is not None:
-            self.messages.extend(known.prompt)
+            self.messages.extend(known.prompt[max(0, len(journal.turn) - 1) :])
         self._track.turn = turn
         if turn is None or not recovery.waiting:
             self.interrupt_state.deactivate()

@@ -48,7 +48,7 @@ class Journal:
         mark: Lines settled so far in the life of the session; the number of the first of `lines`.
         lines: Messages as they would be committed if the process ended now, in order: words heard, words said.
             An entry with empty content stands for a line of which nothing is known yet. An `Agent`'s open turn is a
-            line too: the model's message with its `toolUse` blocks.
+            line too: the model's message with its `toolUse` blocks. What was said while it was open comes after it.
         calls: Calls whose results are not in the history yet, in the order in which they were made.
     """
 
@@ -60,6 +60,12 @@ class Journal:
     def empty(self) -> bool:
         """Whether nothing is open."""
         return not self.lines and not self.calls
+
+    @property
+    def turn(self) -> tuple[Message, ...]:
+        """The first line with calls and those after it, which are committed together; empty where there is none."""
+        at = next((at for at, line in enumerate(self.lines) if tool_uses(line)), len(self.lines))
+        return self.lines[at:]
 
     def settled(self, mark: int) -> Journal:
         """This journal without the lines that a snapshot with `mark` already has."""
@@ -138,8 +144,8 @@ class Recovery:
     """What a journal comes to after a crash.
 
     Attributes:
-        messages: To be appended to the restored history, in order. The last one may be an `Agent`'s open turn, whose
-            calls are then in `again`, `waiting` or `done`.
+        messages: To be appended to the restored history, in order. One may be an `Agent`'s open turn, whose calls are then
+            in `again`, `waiting` or `done`; those after it wait until it is over.
         again: Calls that may run again (`repeatable`, or not started yet).
         waiting: Calls whose question waits again.
         done: Results of the open turn that are known already.

@@ -28,7 +28,9 @@ def restore_latest(agent: LocalAgent, found: Found) -> None:
         saved = list(agent.messages)
     journal = found.journal
     if agent.model.stateful:
-        journal = replace(journal, mark=journal.mark + len(journal.lines), lines=())
+        # Its provider has the words; a prompt that waits for an open turn it does not have yet.
+        passed = len(journal.lines) - len(journal.turn)
+        journal = replace(journal, mark=journal.mark + passed, lines=journal.lines[passed:])
     agent.load_journal(journal)
     found.restored(saved)
 
