@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from antiphon.errors import SessionConflictError
-from antiphon.jsonable import same_json
+from antiphon.jsonable import encode_json, same_json
 from antiphon.snapshot.envelope import Snapshot
 from antiphon.store.base import ANY_TIP, IN_FLIGHT, SessionSnapshot, Tip
 from antiphon.store.line_store import LineStore
@@ -62,6 +62,11 @@ def _redaction(word: str) -> Callable[[Message], Message | None]:
     return redact
 
 
+def _once(pairs: list[tuple[Message, Message]]) -> list[tuple[Message, Message]]:
+    """The pairs without those that are there already, in their order."""
+    return list({(encode_json(old), encode_json(new)): (old, new) for old, new in reversed(pairs)}.values())[::-1]
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Two objects over one place, and the model."""
 
@@ -73,7 +78,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._masked: dict[str, list[tuple[Message, Message]]] = {name: [] for name in _SESSIONS}
         # What no row held any more when it was redacted: a store that still has the words masks them, another need not.
         self._perhaps: dict[str, list[tuple[Message, Message]]] = {name: [] for name in _SESSIONS}
-        self._seen: dict[str, list[Message]] = {name: [] for name in _SESSIONS}
+        self._seen: dict[str, dict[bytes, Message]] = {name: {} for name in _SESSIONS}
         self._live: dict[str, list[Message]] = {}
         self._count = 0
 
@@ -127,7 +132,7 @@ class StoreMachine(RuleBasedStateMachine):
             for old, new in self._perhaps[session]:
                 if same_json(old, message) and same_json(new, found):
                     messages[index] = copy.deepcopy(new)
-        self._seen[session] += copy.deepcopy(messages)
+        self._seen[session].update((encode_json(message), copy.deepcopy(message)) for message in messages)
         return stored
 
     def _stored(self, snapshot_id: str, wanted: SessionSnapshot) -> SessionSnapshot:
@@ -305,12 +310,12 @@ class StoreMachine(RuleBasedStateMachine):
                         listed[index] = copy.deepcopy(new)
         gone = [
             (message, new)
-            for message in self._seen[session]
+            for message in self._seen[session].values()
             if (new := function(message)) is not None and not any(same_json(message, old) for old, _ in replaced)
         ]
-        self._masked[session] = replaced + [(old, function(new) or new) for old, new in self._masked[session]]
-        older = self._perhaps[session]
-        self._perhaps[session] = gone + older + [(old, function(new) or new) for old, new in older]
+        masked, older = self._masked[session], self._perhaps[session]
+        self._masked[session] = _once(replaced + [(old, function(new) or new) for old, new in masked])
+        self._perhaps[session] = _once(gone + older + [(old, function(new) or new) for old, new in older])
 
     @rule(which=_which, number=_pick, word=st.sampled_from(["secret-1", "secret-2"]), carried=st.booleans())
     def come_back(self, *, which: int, number: int, word: str, carried: bool) -> None:
@@ -367,7 +372,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._rows = {name: there for name, there in self._rows.items() if there.session_id != session}
         self._masked[session] = []
         self._perhaps[session] = []
-        self._seen[session] = []
+        self._seen[session] = {}
 
     @rule(which=_which)
     def reopen(self, *, which: int) -> None:
