@@ -534,15 +534,28 @@ class SessionSaveError(AntiphonError):
 
 
 class ModelError(AntiphonError):
-    """A model could not answer."""
+    """A model could not answer.
+
+    Attributes:
+        passing: Whether the same request may well succeed in a moment; models ask again by themselves then.
+        retry_after_s: How long to wait before that, in seconds, as the provider says; None where it does not say.
+    """
 
     status: ClassVar[Status] = "UNAVAILABLE"
     remedy = "See the message: the provider's own words are in it."
+    passing: bool = False
+
+    def __init__(self, message: str = "", *, passing: bool | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        if passing is not None:
+            self.passing = passing
+        self.retry_after_s = retry_after_s
 
 
 class ModelThrottledException(ModelError):
     """The provider asks to slow down."""
 
+    passing = True
     status: ClassVar[Status] = "RESOURCE_EXHAUSTED"
     remedy = "Try again later, or with fewer requests at once."
 
@@ -565,7 +578,9 @@ class ModelCredentialsError(ModelError):
     """There is no key, or the provider refuses it."""
 
     status: ClassVar[Status] = "UNAUTHENTICATED"
-    remedy = "Give the key as the message says, in the constructor or the environment, and check that it may use the model."
+    remedy = (
+        "Give the key as the message says, in the constructor or the environment, and check that it may use the model."
+    )
 
 
 class ModelNotFoundError(ModelError):
@@ -586,7 +601,9 @@ class ModelRequestError(ModelError):
     """The provider refuses what was asked; asking the same again gives the same answer."""
 
     status: ClassVar[Status] = "INVALID_ARGUMENT"
-    remedy = "Change what the message names: a parameter, a tool's schema, a content block that the model does not take."
+    remedy = (
+        "Change what the message names: a parameter, a tool's schema, a content block that the model does not take."
+    )
 
 
 class ModelConnectionError(ModelError):
