@@ -267,6 +267,17 @@ class BidiToolUseBlocksEvent(OutputEvent, frozen=True, kw_only=True):
     tool_uses: list[ToolUse]
 
 
+class BidiToolUseCancelEvent(OutputEvent, frozen=True, kw_only=True):
+    """The model takes calls back, because the user spoke over it: it wants no result of them any more.
+
+    Attributes:
+        tool_use_ids: The model's ids of the calls.
+    """
+
+    type = "bidi_tool_use_cancel"
+    tool_use_ids: list[str]
+
+
 class BidiInterruptEvent(OutputEvent, frozen=True, kw_only=True):
     """*(agent)* A tool waits for a person; the talk goes on. Answer with `agent.send([{"interruptResponse": ...}])`."""
 

@@ -8,14 +8,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from antiphon.agent.call import _told_to_model
 from antiphon.agent.live import BidiAgent
+from antiphon.agent.live_tools import LiveToolCall
 from antiphon.content import BidiMessage, ToolResultBlock, ToolUseBlock, text_of
 from antiphon.conversation.journal import Journal, OpenCall
 from antiphon.conversation.repair import problems
 from antiphon.errors import ConcurrencyException, InterruptError, InvalidTypeError
-from antiphon.events import BidiAudioDeltaEvent
+from antiphon.events import BidiAudioDeltaEvent, BidiToolUseCancelEvent
 from antiphon.hooks.events import BeforeToolCallEvent, JournalChangedEvent
-from antiphon.testing import CallTools, Say, ScriptedBidiModel, Until, VirtualClock, Wait
+from antiphon.testing import CallTools, Emit, Say, ScriptedBidiModel, Until, VirtualClock, Wait
 from antiphon.tools.context import ToolContext
 from antiphon.tools.decorator import tool
 
@@ -396,3 +398,91 @@ async def test_stop_ends_running_tools_and_keeps_the_history_legal():
         await started.wait()
     assert shape(agent) == ["call call-1", "error call-1: cancelled"]
     assert problems(agent.messages) == []
+
+
+async def test_a_call_that_the_model_takes_back_ends_and_its_result_is_not_sent():
+    ended: list[str] = []
+    clock = VirtualClock()
+
+    @tool
+    async def slow() -> str:
+        """Wait."""
+        try:
+            await clock.sleep(60)
+        finally:
+            ended.append("slow")
+        return "done"
+
+    model = ScriptedBidiModel(
+        [
+            CallTools([("slow", {}), ("add", {"a": 1, "b": 1})]),
+            Wait(1),
+            Emit(BidiToolUseCancelEvent(tool_use_ids=["call-1", "call-2", "never-heard-of"])),
+            Say("go on"),
+        ],
+        clock=clock,
+    )
+    agent = BidiAgent(model, clock=clock, tools=[slow, add])
+    async with agent:
+        await clock.sleep(10)
+    assert ended == ["slow"]
+    assert shape(agent) == [
+        "call call-1",
+        "call call-2",
+        "error call-1: cancelled: the user spoke before it was done",
+        "success call-2: 2",
+        "go on",
+    ]
+    assert model.sent == []
+    assert not problems(agent.messages)
+
+
+async def test_only_the_calls_that_are_named_are_taken_back():
+    clock = VirtualClock()
+
+    @tool
+    async def slow(seconds: int) -> str:
+        """Wait."""
+        await clock.sleep(seconds)
+        return f"waited {seconds}"
+
+    model = ScriptedBidiModel(
+        [
+            CallTools([("slow", {"seconds": 5}), ("slow", {"seconds": 6})]),
+            Wait(1),
+            Emit(BidiToolUseCancelEvent(tool_use_ids=["call-2"])),
+            Until("tool_result"),
+        ],
+        clock=clock,
+    )
+    agent = BidiAgent(model, clock=clock, tools=[slow])
+    async with agent:
+        await clock.sleep(10)
+    assert model.sent == [BidiMessage([ToolResultBlock("call-1", "success", [{"text": "waited 5"}])])]
+    assert not problems(agent.messages)
+
+
+async def test_a_question_of_a_call_that_is_taken_back_is_asked_no_more():
+    @tool(context=True)
+    def book(tool_context: ToolContext) -> str:
+        """Book a table."""
+        return str(tool_context.interrupt("sure", reason="a table for two"))
+
+    agent, model, clock = caller(
+        [CallTools([("book", {})]), Wait(1), Emit(BidiToolUseCancelEvent(tool_use_ids=["call-1"])), Wait(1)],
+        tools=[book],
+    )
+    async with agent:
+        await clock.sleep(1.5)
+        assert not agent.interrupt_state.interrupts
+        assert shape(agent) == ["call call-1", "error call-1: cancelled: the user spoke before it was done"]
+    assert model.sent == []
+
+
+async def test_a_result_that_waits_for_a_new_connection_is_not_sent_when_its_call_was_taken_back():
+    call = LiveToolCall({"toolUseId": "a", "name": "add", "input": {}}, 1)
+    call.result = {"toolUseId": "a", "status": "success", "content": [{"text": "2"}]}
+    assert len(_told_to_model([call], 2).content) == 2
+    call.withdrawn = True
+    assert _told_to_model([call], 2).content == []
+    assert not call.is_told_again("a", call.tool_use, 2)

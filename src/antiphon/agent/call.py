@@ -38,6 +38,7 @@ from antiphon.events import (
     BidiResponseStartEvent,
     BidiResponseStopEvent,
     BidiToolUseBlocksEvent,
+    BidiToolUseCancelEvent,
     BidiTranscriptDeltaEvent,
     OutputEvent,
     ToolResultMessageEvent,
@@ -235,6 +236,9 @@ class LiveCall:
             case BidiToolUseBlocksEvent():
                 if uses := self.tools.called(event.tool_uses, self.connection.generation):
                     self.lanes.put(BidiToolUseBlocksEvent(tool_uses=uses))
+            case BidiToolUseCancelEvent():
+                self.lanes.put(event)
+                self.tools.withdraw(event.tool_use_ids, self.connection.generation)
             case BidiConnectionWarningEvent():
                 self.lanes.put(event)
                 self.connection.expect_end(event.time_left_s)
@@ -420,8 +424,9 @@ class LiveCall:
         asked: Message = {"role": "assistant", "content": [{"toolUse": call.tool_use} for call in calls]}
         self.do(self.conversation.said([asked, result_message(results)], self._clock.now(), by_user=False))
         state = self._state
-        if state.cancel_after_tools is None and not state.cancelled and not self._life.ending:
-            self.connection.post(Results({call.id for call in calls}, partial(_told_to_model, calls)))
+        wanted = [call for call in calls if not call.withdrawn]
+        if wanted and state.cancel_after_tools is None and not state.cancelled and not self._life.ending:
+            self.connection.post(Results({call.id for call in wanted}, partial(_told_to_model, wanted)))
 
     def _send_result_again(self, call: LiveToolCall) -> None:
         """Another connection asks for a result that is known."""
@@ -545,9 +550,14 @@ class _JournalTick:
 
 
 def _told_to_model(calls: list[LiveToolCall], generation: int) -> BidiMessage:
-    """Results for the model; a connection that did not make a call is told the call first."""
+    """Results for the model; a connection that did not make a call is told the call first.
+
+    What the model has taken back meanwhile is left out, so that there may be nothing to tell.
+    """
     blocks: list[Block] = []
     for call in calls:
+        if call.withdrawn:
+            continue
         if call.generation != generation:
             blocks.append(ToolUseBlock(call.wire_id or call.id, call.tool_use["name"], call.tool_use["input"]))
         if call.result is not None:

@@ -221,7 +221,8 @@ class Connection:
             item, generation = self._outbox[0], self.generation
             if isinstance(item, Results):
                 try:
-                    await self.model.send(item.message_for(generation))
+                    if (message := item.message_for(generation)).content:
+                        await self.model.send(message)
                 except Exception as error:
                     # The connection was lost under it, as the reader will find; or this is the first to see it.
                     if not await self._replaced(generation):

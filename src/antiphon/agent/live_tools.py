@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from antiphon.tools.base import AgentTool
 from antiphon.tools.run import ToolOutcome
 
 CANCELLED_TEXT = "cancelled"
+WITHDRAWN_TEXT = "cancelled: the user spoke before it was done"
 _REMEMBERED = 32
 """How many finished calls are known again when another connection tells of them."""
 
@@ -37,6 +38,7 @@ class LiveToolCall:
         repeatable: Whether it may run again after a crash.
         questions: What it waits for, when it waits for a person.
         result: What it came to.
+        withdrawn: Whether the model took it back, and wants no result.
     """
 
     tool_use: ToolUse
@@ -47,6 +49,7 @@ class LiveToolCall:
     repeatable: bool = False
     questions: tuple[Interrupt, ...] = ()
     result: ToolResult | None = None
+    withdrawn: bool = False
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @classmethod
@@ -70,6 +73,7 @@ class LiveToolCall:
         same = (self.wire_id or self.id) == original_id and self.tool_use["name"] == tool_use["name"]
         return (
             same
+            and not self.withdrawn
             and self.tool_use["input"] == tool_use["input"]
             and (self.generation < generation or (self.generation == generation and self.result is None))
         )
@@ -209,6 +213,32 @@ class LiveTools:
                 call.questions = ()
                 self._groups.append([call])
                 call.task = self._spawn(self._work(call))
+
+    def withdraw(self, tool_use_ids: Collection[str], generation: int) -> None:
+        """The model takes calls back: their results are not sent, and those without one end now.
+
+        A tool that is a coroutine is cancelled; one in a thread runs to its end, and nobody waits for it. The history keeps
+        each call, with the result it had, or with an error that says why there is none.
+
+        Args:
+            tool_use_ids: The model's ids of them. Unknown ones are of calls that are over.
+            generation: The connection that says so: an id may mean another call on another one.
+        """
+        taken = [
+            call
+            for call in [*self.calls.values(), *self._finished]
+            if call.generation == generation and (call.wire_id or call.id) in tool_use_ids
+        ]
+        for call in taken:
+            call.withdrawn = True
+        for call in taken:
+            if call.result is not None:
+                continue
+            if call.waits:
+                self._groups.append([call])
+            elif call.task is not None:
+                call.task.cancel()
+            self._finish(call, error_result(call.id, WITHDRAWN_TEXT))
 
     async def _work(self, call: LiveToolCall) -> None:
         async def starting(tool: AgentTool, _: ToolUse) -> None:
