@@ -1,22 +1,24 @@
 """What the live models of all providers share: a codec without I/O, driven over a wire.
 
 A codec (`Codec`) turns what is sent into frames and frames into events; it knows one provider's protocol and no clock, no
-socket and no loop. A model (`WiredModel`) opens the wire, hands frames back and forth, and says in the house's errors why a
-wire failed.
+socket and no loop. A model (`WiredModel`) opens the wire, hands frames back and forth, keeps the codec's alarms, and says in
+the house's errors why a wire failed.
 """
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from antiphon.bounded import within
+from antiphon.bounded import settle, within
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import AudioDelta, BidiMessage, Messages, ToolSpec
-from antiphon.errors import ConnectionEndedError, ModelConnectionError, TransportError
+from antiphon.errors import AntiphonError, ConnectionEndedError, ModelConnectionError, TransportError
 from antiphon.events import OutputEvent
 from antiphon.models.bidi import BidiModel
 from antiphon.transports.base import Frame, Transport
@@ -29,11 +31,14 @@ class Codec(ABC):
 
     Attributes:
         outbox: Frames to send, in order. Every method may add some; the driver takes them after each call.
+        alarms: By name, in how many seconds to call `ring`; the driver takes them after each call. A name that is set
+            again is rung at the new time only; None: not any more.
         ready: Whether the provider has accepted the session; `WiredModel.start` waits for it.
     """
 
     def __init__(self) -> None:
         self.outbox: list[Frame] = []
+        self.alarms: dict[str, float | None] = {}
         self.ready = False
 
     @abstractmethod
@@ -70,8 +75,54 @@ class Codec(ABC):
         """Why the wire ended: an error to raise. None: the other side closed it in good order, unasked."""
         ...
 
+    def ring(self, name: str, /) -> None:
+        """An alarm is due.
+
+        Raises:
+            ConnectionTimeoutError: If the connection has reached a limit of the client's. The wire is then closed, and
+                `WiredModel.receive` raises it.
+            ModelError: If the session cannot go on: likewise.
+        """
+        raise NotImplementedError(name)
+
 
 CodecT = TypeVar("CodecT", bound=Codec, default=Codec)
+
+
+class Link(Generic[CodecT]):
+    """One connection: what is lost, all of it, when it ends.
+
+    Attributes:
+        wire: None until it is dialled.
+        early: Events that came before `ready`.
+        failure: Why a connection was given up on this side.
+    """
+
+    __slots__ = ("codec", "early", "failure", "sending", "timers", "wire")
+
+    def __init__(self, codec: CodecT) -> None:
+        self.codec = codec
+        self.wire: Transport | None = None
+        self.early: list[OutputEvent] = []
+        self.failure: Exception | None = None
+        self.sending = asyncio.Lock()
+        self.timers: dict[str, asyncio.Task[None]] = {}
+
+    async def flush(self) -> None:
+        """Send what is in the outbox, in order, whoever put it there.
+
+        Frames stay in the outbox until it is their turn: who is cancelled while another one sends takes nothing along.
+
+        Raises:
+            TransportError: If the wire is gone.
+        """
+        wire, codec = self.wire, self.codec
+        if wire is None:
+            raise TransportError("the wire is not open", opened=False)
+        async with self.sending:
+            while codec.outbox:
+                frame = codec.outbox.pop(0)
+                await wire.send((frame,))
 
 
 class WiredModel(BidiModel, Generic[CodecT]):
@@ -83,9 +134,7 @@ class WiredModel(BidiModel, Generic[CodecT]):
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK, start_timeout_s: float = 20.0) -> None:
         self._clock = clock
         self._start_timeout_s = start_timeout_s
-        self._codec: CodecT | None = None
-        self._wire: Transport | None = None
-        self._early: list[OutputEvent] = []
+        self._link: Link[CodecT] | None = None
 
     @abstractmethod
     def _make_codec(
@@ -112,30 +161,38 @@ class WiredModel(BidiModel, Generic[CodecT]):
         **kwargs: Any,
     ) -> None:
         await self.stop()
-        codec = self._make_codec(system_prompt, tools or [], messages or [], kwargs)
-        self._codec, self._early = codec, []
+        link = Link(self._make_codec(system_prompt, tools or [], messages or [], kwargs))
+        self._link = link
         try:
-            await within(self._clock, self._start_timeout_s, self._connect(codec))
+            await within(self._clock, self._start_timeout_s, self._connect(link))
         except TimeoutError as error:
-            await self.stop()
+            await self._end(link)
+            if isinstance(error, AntiphonError):
+                raise
             raise ModelConnectionError(
                 f"{self.model_id!r} did not accept the session within {self._start_timeout_s} s"
             ) from error
         except BaseException:
-            await self.stop()
+            await self._end(link)
             raise
 
-    async def _connect(self, codec: CodecT) -> None:
+    async def _connect(self, link: Link[CodecT]) -> None:
+        codec = link.codec
         try:
-            self._wire = wire = await self._dial(codec)
+            wire = await self._dial(codec)
+            link.wire = wire
+            if self._link is not link:
+                await wire.close()
+                raise ConnectionEndedError(f"{self.model_id!r} was stopped while it started")
             codec.open()
-            await _flush(codec, wire)
+            await self._after(link)
             while not codec.ready:
                 frame = await wire.receive()
                 if frame is None:
                     raise codec.explain(None)
-                self._early += codec.receive(frame)
-                await _flush(codec, wire)
+                link.early += codec.receive(frame)
+                with suppress(TransportError):  # what is still to be read may say why
+                    await self._after(link)
         except TransportError as error:
             raise codec.explain(error) from error
 
@@ -150,63 +207,112 @@ class WiredModel(BidiModel, Generic[CodecT]):
         await self.start(system_prompt=system_prompt, tools=tools, messages=messages, **restart_config)
 
     async def stop(self) -> None:
-        wire, self._wire = self._wire, None
-        codec, self._codec = self._codec, None
+        if self._link is not None:
+            await self._end(self._link)
+
+    async def _end(self, link: Link[CodecT]) -> None:
+        """Close one connection, in good order where that is possible. Another one that took its place stays."""
+        if self._link is link:
+            self._link = None
+        timers = [timer for timer in link.timers.values() if timer is not asyncio.current_task()]
+        link.timers.clear()
+        for timer in timers:
+            timer.cancel()
+        wire = link.wire
         if wire is None:
             return
         try:
-            if codec is not None and codec.ready:
-                codec.close()
-                await within(self._clock, _CLOSE_S, _flush(codec, wire))
+            if link.codec.ready and link.failure is None:
+                link.codec.close()
+                await within(self._clock, _CLOSE_S, link.flush())
         except (TransportError, TimeoutError):
             pass  # the other side is gone: there is nobody to say goodbye to
         finally:
             await wire.close()
+            await settle(self._clock, _CLOSE_S, timers)
 
     async def send(self, content: BidiMessage | AudioDelta, /) -> None:
-        codec, wire = self._connected()
-        codec.send(content)
-        if codec.outbox:
-            await self._send(codec, wire)
+        link, _ = self._connected()
+        link.codec.send(content)
+        if link.codec.outbox or link.codec.alarms:
+            await self._told(link)
 
-    async def _send(self, codec: CodecT, wire: Transport) -> None:
+    async def _told(self, link: Link[CodecT]) -> None:
+        """Carry out what the codec was told: for `send`, and for whatever else a provider's model offers.
+
+        Raises:
+            ConnectionEndedError: If the wire is gone. `receive` knows why.
+        """
         try:
-            await _flush(codec, wire)
+            await self._after(link)
         except TransportError as error:
             raise ConnectionEndedError(f"{self.model_id!r} is no longer connected: {error}") from error
 
-    def _connected(self) -> tuple[CodecT, Transport]:
-        """The codec and the wire of the open connection.
+    def _connected(self) -> tuple[Link[CodecT], Transport]:
+        """The open connection, and its wire.
 
         Raises:
             ConnectionEndedError: If there is none.
         """
-        if self._codec is None or self._wire is None:
+        link = self._link
+        if link is None or link.wire is None:
             raise ConnectionEndedError(f"{self.model_id!r} is not connected: start it first")
-        return self._codec, self._wire
+        return link, link.wire
 
     async def receive(self) -> AsyncIterator[OutputEvent]:
-        codec, wire = self._connected()
-        early, self._early = self._early, []
+        link, wire = self._connected()
+        codec = link.codec
+        early, link.early = link.early, []
         for event in early:
             yield event
+        read = wire.receive
         try:
-            while (frame := await wire.receive()) is not None:
+            while (frame := await read()) is not None:
                 events = codec.receive(frame)
-                if codec.outbox:
-                    await _flush(codec, wire)
+                if codec.outbox or codec.alarms:
+                    with suppress(TransportError):  # what is still to be read may say why the wire is gone
+                        await self._after(link)
                 for event in events:
                     yield event
         except TransportError as error:
-            if self._wire is wire:
-                raise codec.explain(error) from error
+            if self._link is link:
+                raise link.failure or codec.explain(error) from error
         else:
-            if self._wire is wire:
-                raise codec.explain(None)
+            if self._link is link:
+                raise link.failure or codec.explain(None)
 
+    async def _after(self, link: Link[CodecT]) -> None:
+        """Do what a call of the codec asks for.
 
-async def _flush(codec: Codec, wire: Transport) -> None:
-    """Send what is in the outbox. Frames of one call go out together, and calls in their order."""
-    frames, codec.outbox = codec.outbox, []
-    if frames:
-        await wire.send(frames)
+        Raises:
+            TransportError: If the wire is gone.
+        """
+        if link.codec.alarms:
+            alarms, link.codec.alarms = link.codec.alarms, {}
+            for name, seconds in alarms.items():
+                self._set_alarm(link, name, seconds)
+        if link.codec.outbox:
+            await link.flush()
+
+    def _set_alarm(self, link: Link[CodecT], name: str, seconds: float | None) -> None:
+        timer = link.timers.pop(name, None)
+        if timer is not None and timer is not asyncio.current_task():
+            timer.cancel()
+        if seconds is not None and self._link is link:
+            # Ended by `_end`, or by what it does.
+            link.timers[name] = asyncio.create_task(self._ring(link, name, seconds))  # noqa: TID251
+
+    async def _ring(self, link: Link[CodecT], name: str, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        if self._link is not link or link.wire is None:
+            return
+        if link.timers.get(name) is asyncio.current_task():
+            del link.timers[name]
+        try:
+            link.codec.ring(name)
+            await self._after(link)
+        except TransportError:
+            pass  # whoever reads the wire finds out
+        except AntiphonError as error:
+            link.failure = error
+            await link.wire.close()  # wakes whoever reads it
