@@ -26,6 +26,7 @@ from antiphon.ids import check_id, new_uuid7
 from antiphon.interrupts import InterruptState
 from antiphon.jsonable import copy_json
 from antiphon.local_agent import LocalAgent, SharedEventT
+from antiphon.results import Usage
 from antiphon.sandbox import HostSandbox
 from antiphon.session.base import SessionManager
 from antiphon.snapshot.checks import check_snapshot
@@ -46,6 +47,9 @@ class BaseAgent(LocalAgent):
 
     A subclass has a `kind` and a `model`, ends its constructor with `_finish_construction()`, and fills in what is
     abstract here.
+
+    Attributes:
+        usage: Tokens that the model has told of since the agent was made, also those of answers that failed or were cut.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class BaseAgent(LocalAgent):
         self.state: AgentState = _state_from(state)
         self.interrupt_state = InterruptState()
         self.turn: Turn | None = None
+        self.usage = Usage()
         self.record_direct_tool_call = record_direct_tool_call
         self._prompt: list[SystemContentBlock] | None = _prompt_blocks(system_prompt)
         self._session_manager = session_manager

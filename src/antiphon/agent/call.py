@@ -40,6 +40,7 @@ from antiphon.events import (
     BidiToolUseBlocksEvent,
     BidiToolUseCancelEvent,
     BidiTranscriptDeltaEvent,
+    BidiUsageEvent,
     OutputEvent,
     ToolResultMessageEvent,
 )
@@ -56,6 +57,7 @@ from antiphon.hooks.events import (
 from antiphon.hooks.registry import BaseHookEvent
 from antiphon.jsonable import copy_json
 from antiphon.models.bidi import BidiModel
+from antiphon.results import Usage
 from antiphon.tools.run import run_tool
 
 CANCEL_GRACE_S = 2.0
@@ -244,6 +246,9 @@ class LiveCall:
                 self.connection.expect_end(event.time_left_s)
             case BidiConnectionStartEvent():
                 self._state.connection_id = event.connection_id
+                self.lanes.put(event)
+            case BidiUsageEvent():
+                self._agent.usage += Usage(event.input_tokens, event.output_tokens, event.total_tokens)
                 self.lanes.put(event)
             case BidiResponseStartEvent():
                 self._state.note_response(event.response_id, self.connection.generation)

@@ -228,7 +228,9 @@ class Invocation:
                 reply = self._cut(answer)
             except Exception as failure:  # noqa: BLE001 - a model is somebody else's code: hooks are told, then it is raised
                 error = failure
-            self.usage += answer.usage
+            finally:
+                self.usage += answer.usage
+                agent.usage += answer.usage
             after: AfterModelCallEvent = AfterModelCallEvent(
                 agent=agent,
                 invocation_state=self.state,

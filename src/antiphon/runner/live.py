@@ -27,6 +27,7 @@ from antiphon.runner.ground import Ground
 from antiphon.runner.loading import load_ground
 from antiphon.runner.rows import Content, Ending, RunRows
 from antiphon.runner.run import RunSetup
+from antiphon.runner.spending import Spending
 from antiphon.runner.waiting import told_to_end
 from antiphon.state import TypedState
 from antiphon.store.base import SessionStore
@@ -75,6 +76,7 @@ class LiveTurns:
         if waiting.get("activated"):
             raise InvalidInputError("a typed turn waits for a person: answer it with run(resume=) before talking on")
         self._agent, self._ground, self._setup, self._rows, self._store = agent, ground, setup, rows, store
+        self._spending = Spending(agent, ground.usage)
         self._carried = {name: kept[name] for name in _CARRIED if name in kept}
         self._artifacts = Artifacts(load_ground(agent, ground, setup.state_type, initial_state))
         self._settled = len(kept.get("messages") or ())
@@ -178,7 +180,7 @@ class LiveTurns:
         return Content(
             replace(rest, data=data, created_at=iso_utc(self._setup.clock.utc())),
             journal.to_dict() if whole and not journal.empty else None,
-            self._ground.usage,
+            self._spending.total(),
         )
 
     def _turn(self) -> Turn:

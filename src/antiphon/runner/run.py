@@ -44,10 +44,11 @@ from antiphon.runner.outputs import (
 from antiphon.runner.plan import Plan
 from antiphon.runner.resuming import resumed
 from antiphon.runner.rows import Content, Ending, RunRows
+from antiphon.runner.spending import Spending
 from antiphon.runner.state_type import StateType
 from antiphon.snapshot.envelope import SCHEMA_VERSION, Snapshot
 from antiphon.state import TypedState
-from antiphon.store.base import SessionSnapshot, add_usage
+from antiphon.store.base import SessionSnapshot
 from antiphon.turn import Turn
 
 _SAVE_S = 5.0
@@ -83,7 +84,6 @@ class _Standing:
     Attributes:
         output: What it would return now.
         view: Where the client keeps the session: that, as of the last good turn.
-        usage: Tokens of the session.
         index: The number of the next turn.
         worked: Whether the turn under way has committed anything.
         aborted: Whether the run is to end.
@@ -91,7 +91,6 @@ class _Standing:
 
     output: RunOutput
     view: dict[str, Any] | None = None
-    usage: dict[str, Any] | None = None
     index: int = 0
     worked: bool = False
     aborted: bool = False
@@ -131,10 +130,8 @@ class Run:
         artifacts = load_ground(agent, ground, setup.state_type, initial_state)
         self._artifacts = Artifacts(artifacts, on_add=lambda added: self._tell(ArtifactChunk(added)))
         resumed_from = None if ground.row is None else ground.row.snapshot_id
-        self._now = _Standing(
-            RunOutput(session_id=ground.session_id, snapshot_id=resumed_from, usage=ground.usage),
-            usage=ground.usage,
-        )
+        self._spending = Spending(agent, ground.usage)
+        self._now = _Standing(RunOutput(session_id=ground.session_id, snapshot_id=resumed_from, usage=ground.usage))
         if rows is None:
             self._now.view = client_view(ground.session_id, self._content().snapshot, ground.usage)
         agent.hooks.add_callback(MessageAddedEvent, self._on_message, order=HookOrder.SDK_FIRST)
@@ -311,14 +308,6 @@ class Run:
     async def _save(self, ending: Ending, result: AgentResult | None) -> None:
         rows, now = self._rows, self._now
         unsaved: RunError | None = None
-        if result is not None:
-            usage = result.usage
-            told = {
-                "inputTokens": usage.input_tokens,
-                "outputTokens": usage.output_tokens,
-                "totalTokens": usage.total_tokens,
-            }
-            now.usage = add_usage(now.usage, told)
         keeps = ending.status != "failed" or now.worked
         snapshot_id: str | None = None
         if rows is not None and (keeps or rows.pending):
@@ -339,7 +328,9 @@ class Run:
             except Exception as error:  # noqa: BLE001 - what users put into the agent cannot be stored
                 ending = Ending.failure(error)
         elif rows is None and keeps:
-            now.view = client_view(self._session_id, self._content().snapshot, now.usage or {})
+            now.view = client_view(self._session_id, self._content().snapshot, self._spending.total())
+        elif now.view is not None:
+            now.view = {**now.view, "usage": self._spending.total()}
         self._end(ending, result, snapshot_id, unsaved)
 
     async def _write(self, rows: RunRows, ending: Ending) -> SessionSnapshot:
@@ -371,7 +362,7 @@ class Run:
             artifacts=() if failed else tuple(self._artifacts),
             finish_reason=ending.finish_reason,
             error=ending.error,
-            usage=now.usage or {},
+            usage=self._spending.total(),
             interrupts=questions,
             state=now.view,
             forked=self._rows is not None and self._rows.forked,
@@ -412,7 +403,7 @@ class Run:
         snapshot = replace(rest, data=data, created_at=iso_utc(self._setup.clock.utc()))
         # What waits for a person is in the snapshot already.
         kept = None if journal.empty or agent.interrupt_state.activated else journal.to_dict()
-        return Content(snapshot, kept, self._now.usage or {})
+        return Content(snapshot, kept, self._spending.total())
 
     def _on_message(self, event: MessageAddedEvent[Agent]) -> None:
         if event.message["role"] == "assistant":
