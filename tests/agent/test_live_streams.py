@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.agent.live import BidiAgent
 from antiphon.agent.streams import InputStream, OutputStream
-from antiphon.errors import ModelError, StopError
+from antiphon.errors import AgentStartedError, ModelError, StopError
 from antiphon.testing import End, Fail, Say, ScriptedBidiModel, Until, VirtualClock, Wait
 
 
@@ -191,3 +191,38 @@ async def test_a_run_that_is_cancelled_at_any_step_leaves_nothing_behind():
             await running
         await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
         assert not model.connected
+
+
+async def test_streams_are_connected_to_a_talk_that_has_begun():
+    agent, model = agent_for([Until("text", 2), Say("good day")])
+    keyboard, screen = Keyboard("there"), Screen()
+    async with agent:
+        await agent.send("hello")
+        await agent.run([keyboard], [screen])
+        assert not model.connected
+    assert [content.content[0].text for content in model.sent] == ["hello", "there"]
+    assert keyboard.calls == screen.calls == ["start", "stop"]
+    assert len(model.starts) == 1
+
+
+async def test_streams_are_connected_once_and_not_to_a_talk_with_another_state():
+    agent, _ = agent_for([])
+    reading = asyncio.Event()
+
+    async def read() -> str:
+        reading.set()
+        await asyncio.Event().wait()
+        return ""
+
+    running = asyncio.ensure_future(agent.run([read], []))
+    await asyncio.sleep(0)
+    with pytest.raises(AgentStartedError):  # while it begins, too
+        await agent.run([], [])
+    await reading.wait()
+    with pytest.raises(AgentStartedError):
+        await agent.run([], [])
+    agent.cancel()
+    await running
+    async with agent:
+        with pytest.raises(AgentStartedError):
+            await agent.run([], [], {"user": "ann"})

@@ -46,6 +46,7 @@ def test_a_talk_goes_on_after_typed_turns_and_typed_turns_after_a_talk(url, tmp_
     rows = as_json(capsys, "sessions", "tree", "ann")["rows"]
     assert [(row["mode"], row["messages"], len(row["children"])) for row in rows] == [
         ("text", 2, 1),
+        ("text+voice", 4, 1),  # each turn of the talk is a row
         ("text+voice", 6, 1),
         ("text", 8, 0),
     ]
@@ -53,7 +54,8 @@ def test_a_talk_goes_on_after_typed_turns_and_typed_turns_after_a_talk(url, tmp_
 
 @pytest.mark.realtime
 @pytest.mark.skipif(find_spec("pocketsphinx") is None, reason="needs the extra voice")
-def test_a_talk_hears_a_file_and_answers_into_one(url, tmp_path):
+def test_a_talk_hears_a_file_and_answers_into_one_between_typed_turns(url, tmp_path, capsys):
+    assert main(["chat", "-s", "ann", "-m", "hello"]) == 0
     sound = tmp_path / "answer.wav"
     done = subprocess.run(
         [
@@ -69,6 +71,15 @@ def test_a_talk_hears_a_file_and_answers_into_one(url, tmp_path):
     assert [line["who"] for line in told["turn"]] == ["user", "assistant"]
     assert told["turn"][0] == {"who": "user", "text": "go on", "spoken": True}
     assert told["seconds"] > 0.5
+    assert main(["chat", "-s", "ann", "-m", "thanks"]) == 0
+    capsys.readouterr()
+    rows = as_json(capsys, "sessions", "tree", "ann")["rows"]
+    assert [(row["mode"], row["status"], row["messages"]) for row in rows] == [
+        ("text", "completed", 2),
+        ("voice", "completed", 4),
+        ("text", "completed", 6),
+    ]
+    assert [len(row["children"]) for row in rows] == [1, 1, 0]
 
 
 @pytest.mark.parametrize(

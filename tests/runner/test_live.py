@@ -10,10 +10,12 @@ import pytest
 
 from antiphon import Agent, BidiAgent, Runner, tool
 from antiphon.errors import InvalidInputError, InvalidTypeError, NotResumableError, StateManagementError, TaskLostError
+from antiphon.hooks.events import BidiAgentStopEvent
+from antiphon.io import WavIO
 from antiphon.models import EmbeddedBidiModel
 from antiphon.runner.live import _turn_end
 from antiphon.store import InMemorySessionStore, open_store
-from antiphon.testing import Answer, CallTools, Say, ScriptedBidiModel, ScriptedModel, VirtualClock
+from antiphon.testing import Answer, CallTools, Fail, Say, ScriptedBidiModel, ScriptedModel, Until, VirtualClock
 from antiphon.tools import ToolContext
 from tests.runner.support import assistant, makes, rows_of, texts, user
 from tests.runner.talking import EXPIRE_S, say
@@ -126,6 +128,52 @@ async def test_a_typed_question_to_a_person_is_answered_before_anybody_talks_on(
     with pytest.raises(InvalidInputError, match="waits for a person"):
         async with live.connect(session_id="s"):
             pass
+
+
+async def test_streams_talk_through_the_agent_that_connect_gives(tmp_path):
+    clock, store, live = place()
+
+    async def typed():
+        yield "count to three"
+        await clock.sleep(5)
+        yield "count to two"
+        await clock.sleep(5)
+
+    files = WavIO(output=tmp_path / "heard.wav", clock=clock, after="hang_up", quiet_s=8)
+    async with live.connect(session_id="s") as agent:
+        await agent.run(inputs=[typed(), files.input()], outputs=[files.output()])
+    one, two = await rows_of(store, "s")
+    assert texts(two) == ["count to three", "one, two, three.", "count to two", "one, two."]
+    assert (one.status, two.status, two.parent_id) == ("completed", "completed", one.snapshot_id)
+
+
+@pytest.mark.parametrize("how", ["the model", "a hook", "the caller"])
+async def test_a_talk_that_fails_is_a_row_that_says_why_and_can_be_gone_on_from(how):
+    clock = VirtualClock()
+    store = InMemorySessionStore(clock=clock)
+    broken = RuntimeError("broken")
+    model = ScriptedBidiModel(
+        [Until("text"), Say("Well."), *([Fail(broken)] if how == "the model" else [])], clock=clock
+    )
+
+    def stop(event):
+        raise broken
+
+    live = Runner(lambda: BidiAgent(model, clock=clock), store=store, clock=clock)
+    with pytest.raises(RuntimeError, match="broken"):
+        async with live.connect(session_id="s") as agent:
+            if how == "a hook":
+                agent.add_hook(stop, BidiAgentStopEvent)
+            await say(agent, "hello")
+            if how == "the caller":
+                raise broken
+            if how == "the model":
+                async for _ in agent.receive():
+                    pass
+    row = await store.get_latest_snapshot("s")
+    assert (row.status, row.finish_reason, row.error["message"]) == ("failed", "failed", "broken")
+    assert (row.owner, row.heartbeat_at, texts(row)) == (None, None, ["hello", "Well."])
+    assert str(await Runner(makes("Go on."), store=store, clock=clock).run("bye", session_id="s")) == "Go on."
 
 
 def test_a_turn_ends_where_the_user_speaks_after_an_answer():

@@ -118,6 +118,7 @@ class BidiAgent(BaseAgent):
         self._model = model
         self._clock = clock
         self._call: LiveCall | None = None
+        self._streaming = False
         self._mark = 0
         self._open_calls: tuple[OpenCall, ...] = ()
         super().__init__(
@@ -337,6 +338,8 @@ class BidiAgent(BaseAgent):
     ) -> None:
         """Start, connect streams, and return when the talk has ended; everything is stopped then.
 
+        An agent that was started already, as `Runner.connect` gives it, goes on with its talk.
+
         Args:
             inputs: Streams, async functions or async generators that give input. One that ends, or raises
                 `StopAsyncIteration`, has no more; the talk goes on.
@@ -344,11 +347,20 @@ class BidiAgent(BaseAgent):
             invocation_state: Shared by reference with tools and hooks.
 
         Raises:
+            AgentStartedError: If streams are connected already; or if it was started, and an `invocation_state` is given.
             Exception: The first failure of a stream, or why the call ended.
             StopError: When several things failed while stopping.
         """
-        await self.start(invocation_state)
-        await run_streams(self, inputs, outputs)
+        call = self._call
+        if self._streaming or (call is not None and (invocation_state is not None or not call.begun)):
+            raise AgentStartedError("agent already started | call stop before running again")
+        self._streaming = True
+        try:
+            if call is None:
+                await self.start(invocation_state)
+            await run_streams(self, inputs, outputs)
+        finally:
+            self._streaming = False
 
     async def __aenter__(self, invocation_state: dict[str, Any] | None = None) -> Self:
         await self.start(invocation_state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,12 +15,13 @@ from antiphon.cli.options import AnyStoreUrl, AsJson, Tenant, opened
 from antiphon.cli.screen import Screen, plain
 from antiphon.cli.turns import lines_of
 from antiphon.clock import SYSTEM_CLOCK, Clock
+from antiphon.content import Messages
 from antiphon.hooks.events import MessageAddedEvent
 from antiphon.ids import new_uuid7
 from antiphon.io.wav import WavIO
 from antiphon.io.wav_output import WavOutput
 from antiphon.models.embedded.live import EmbeddedBidiModel
-from antiphon.session.snapshots import SnapshotSessionManager
+from antiphon.runner.runner import Runner
 from antiphon.testing.clock import VirtualClock
 
 _LOOK_S = 0.1
@@ -58,21 +59,16 @@ def talk(
     if store == "memory:":
         screen.say("nothing of this is kept: give --store to keep it")
     clock: Clock = VirtualClock(start=SYSTEM_CLOCK.utc()) if fast else SYSTEM_CLOCK
+    files = WavIO(list(input or []), output, clock=clock, after="hang_up", quiet_s=quiet)
+
+    def make() -> BidiAgent:
+        model = EmbeddedBidiModel(voice=not texts, clock=clock)
+        return BidiAgent(model, tools=list(tools or []), system_prompt=system, clock=clock)
+
     with opened(store, tenant, new=True) as place:
-        manager = SnapshotSessionManager[BidiAgent](session_id, store=place, snapshot_trigger=_at_the_end, clock=clock)
-        agent = BidiAgent(
-            EmbeddedBidiModel(voice=not texts, clock=clock),
-            tools=list(tools or []),
-            system_prompt=system,
-            session_manager=manager,
-            clock=clock,
-        )
-        before = len(agent.messages)
-        agent.add_hook(_teller(screen), MessageAddedEvent)
-        files = WavIO(list(input or []), output, clock=clock, after="hang_up", quiet_s=quiet)
-        asyncio.run(_call(agent, files, texts or [], quiet, clock))
+        runner = Runner(make, store=place, clock=clock)
+        said = asyncio.run(_call(runner, session_id, screen, files, texts or [], quiet, clock))
     heard = files.output()
-    said = agent.messages[before:]
     if as_json:
         told = [line.facts() for line in lines_of(said)]
         screen.data(
@@ -82,24 +78,22 @@ def talk(
         screen.say(f"session {plain(session_id)}; {heard.played_ms / 1000:.1f} s of sound in {output}")
 
 
-def _at_the_end(*, agent_data: object, **kwargs: Any) -> bool:
-    """Each call is a snapshot of its own."""
-    return True
+async def _call(
+    runner: Runner, session_id: str, screen: Screen, files: WavIO, texts: Sequence[str], quiet: float, clock: Clock
+) -> Messages:
+    """Talk, and return what was said."""
 
-
-def _teller(screen: Screen) -> Any:
     def told(event: MessageAddedEvent[BidiAgent]) -> None:
+        screen.show(*(line.drawn(short=False) for line in lines_of([event.message])))
+
+    heard = files.output()
+    async with runner.connect(session_id=session_id) as agent:
+        before = len(agent.messages)
         if not screen.as_json:
-            screen.show(*(line.drawn(short=False) for line in lines_of([event.message])))
-
-    return told
-
-
-async def _call(agent: BidiAgent, files: WavIO, texts: Sequence[str], quiet: float, clock: Clock) -> None:
-    if not texts:
-        await agent.run(inputs=[files.input()], outputs=[files.output()])
-        return
-    await agent.run(inputs=[_typed(agent, files.output(), texts, quiet, clock)], outputs=[files.output()])
+            agent.add_hook(told, MessageAddedEvent)
+        source = _typed(agent, heard, texts, quiet, clock) if texts else files.input()
+        await agent.run(inputs=[source], outputs=[heard])
+    return agent.messages[before:]
 
 
 async def _typed(

@@ -254,11 +254,14 @@ class Runner:
             failure: BaseException | None = None
             try:
                 yield agent
+            except Exception as error:
+                failure = error
+                raise
             finally:
                 try:
                     await agent.stop()
                 except Exception as error:
-                    failure = error
+                    failure = failure or error
                     raise
                 finally:
                     await turns.end(failure)
