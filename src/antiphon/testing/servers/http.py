@@ -85,6 +85,7 @@ class HTTPServer:
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self.requests: list[HTTPRequest] = []
         self.port = 0
 
@@ -106,16 +107,29 @@ class HTTPServer:
             server.close()
             for writer in list(self._open):
                 writer.transport.abort()
+            serving = [task for task in self._serving if task is not asyncio.current_task()]
+            for task in serving:  # an answer may be held: nobody else would ever end it
+                task.cancel()
+            if serving:
+                await asyncio.wait(serving)
             await server.wait_closed()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
+        task = asyncio.current_task()
+        if task is not None:
+            self._serving.add(task)
         try:
             await self._serve(reader, writer)
         except (OSError, h11.ProtocolError):
             pass  # the client is gone, or does not speak HTTP: nothing is owed to it
+        except asyncio.CancelledError:
+            if self._server is not None:  # asyncio logs it when a connection's task ends by cancellation
+                raise
         finally:
             self._open.discard(writer)
+            if task is not None:
+                self._serving.discard(task)
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
