@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from antiphon.testing.failing_disk import FailingFileSystem
     from antiphon.testing.faults import FaultStorage, FaultStore, Hold
     from antiphon.testing.filesystem import UnsyncedFileSystem
+    from antiphon.testing.model_suite.live import BidiModelContract
+    from antiphon.testing.model_suite.turns import ModelContract
     from antiphon.testing.scripted import ScriptedBidiModel, ScriptedModel
     from antiphon.testing.storage_contract import StorageContract
     from antiphon.testing.store_contract import SessionStoreContract
@@ -32,6 +34,7 @@ else:
     _NAMES = {
         "Answer": "antiphon.models.embedded.script",
         "BargeIn": "antiphon.models.embedded.script",
+        "BidiModelContract": "antiphon.testing.model_suite.live",
         "CallTools": "antiphon.models.embedded.script",
         "Emit": "antiphon.models.embedded.script",
         "End": "antiphon.models.embedded.script",
@@ -43,6 +46,7 @@ else:
         "GoAway": "antiphon.models.embedded.script",
         "Hear": "antiphon.models.embedded.script",
         "Hold": "antiphon.testing.faults",
+        "ModelContract": "antiphon.testing.model_suite.turns",
         "Reason": "antiphon.models.embedded.script",
         "Say": "antiphon.models.embedded.script",
         "ScriptedBidiModel": "antiphon.testing.scripted",
@@ -69,6 +73,7 @@ else:
 __all__ = [
     "Answer",
     "BargeIn",
+    "BidiModelContract",
     "CallTools",
     "Emit",
     "End",
@@ -80,6 +85,7 @@ __all__ = [
     "GoAway",
     "Hear",
     "Hold",
+    "ModelContract",
     "Reason",
     "Say",
     "ScriptedBidiModel",
