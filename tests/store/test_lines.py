@@ -191,7 +191,7 @@ def test_long_lists_are_compared_and_copied_in_slices():
     messages = [{"role": "user", "content": [{"text": f"m{n}"}]} for n in range(5000)]
     assert sum(1 for _ in match(messages, [])) >= 50
     known = [private_copy(message) for message in messages]
-    assert sum(1 for _ in match(messages, known)) >= 4
+    assert sum(1 for _ in match(messages, known)) >= 2
     assert sum(1 for _ in match([{"x": 1}, *messages[::-1]], known)) >= 8
     assert sum(1 for _ in StoredMessages([b'{"a":1}'] * 5000, None).private()) >= 50
 

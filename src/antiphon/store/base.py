@@ -376,7 +376,8 @@ class SessionRedactor(Protocol):
         Args:
             session_id: The session.
             message: Asked about every message.
-            part: Asked about every other part of every row (the journal's messages are asked about before).
+            part: Asked about every other part of every row (the messages within one are asked about before: a journal's
+                lines, what a run in the background has still to say, a turn that waits for a person).
 
         Returns:
             How many messages and parts were replaced, each counted once however many rows share it.

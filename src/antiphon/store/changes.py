@@ -29,7 +29,7 @@ from antiphon.store.record import (
     body,
     resolve,
 )
-from antiphon.store.redaction import Masks, journal_lines
+from antiphon.store.redaction import Masks, replace_messages
 from antiphon.store.retention import removable, to_fit
 
 _UNREADABLE = b""  # in the place of a damaged body: still an error to whoever reads it, and without a word
@@ -265,6 +265,10 @@ class _Redaction:
         self._masks.add_message(raw, new)
         return new
 
+    def _new_line(self, message: Any) -> Any:
+        new = self._new_message(encode_json(private_copy(message)))
+        return None if new is None else decode_json(new)
+
     def _new_part(self, name: str, stored: bytes) -> bytes:
         if stored == _UNREADABLE:
             return stored
@@ -273,13 +277,8 @@ class _Redaction:
             self.count += 1
             return _UNREADABLE
         value = decode_json(raw)
-        if name == "journal":
-            lines = journal_lines(value)
-            for index, line in enumerate(lines):
-                new = self._new_message(encode_json(private_copy(line)))
-                if new is not None:
-                    lines[index] = decode_json(new)
-        before = encode_json(private_copy(value))  # a journal is masked by its messages first when it comes back
+        replace_messages(name, value, self._new_line)
+        before = encode_json(private_copy(value))  # a part is masked by its messages first when it comes back
         changed = encode_json(private_copy(self._part(name, value)))
         if changed != before:
             self._masks.add_part(name, before, changed)

@@ -16,10 +16,11 @@ from antiphon.store.lines import Piece
 # A slice of work in microseconds, as estimated from what was measured on a slow core: an event loop may be kept waiting
 # for 2 ms.
 _SLICE = 500.0
-_COMPARE = 0.6
+_COMPARE = 0.4
 _COPY = 12.0
 
-_BLOCK = 256  # messages compared by one `==`
+_BLOCK = 1024  # messages compared by one `==`
+_MOVED = 256  # messages that are copied to lie together
 _SEARCHED = 512  # messages searched without a look at the time spent
 _SEARCHES = 4  # passes over the known messages that may be spent on finding out how they moved
 
@@ -118,10 +119,10 @@ def _move_together(copies: list[Any], known: int, pieces: list[Piece]) -> None:
     Comparing waits for memory more than for anything else. Copies that were made a turn at a time are scattered all over
     it, and twice as slow to walk as those that lie together.
     """
-    stop = len(copies) // _BLOCK * _BLOCK
+    stop = len(copies) // _MOVED * _MOVED
     is_appended = [piece.known for piece in pieces] == [0, None] and pieces[0].size == known
-    if is_appended and known < stop and len(copies) - known < _BLOCK:
-        copies[stop - _BLOCK : stop] = [_copied(copy) for copy in copies[stop - _BLOCK : stop]]
+    if is_appended and known < stop and len(copies) - known < _MOVED:
+        copies[stop - _MOVED : stop] = [_copied(copy) for copy in copies[stop - _MOVED : stop]]
 
 
 def _copied(copy: Any) -> Any:

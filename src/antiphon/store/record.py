@@ -23,8 +23,10 @@ _ADDRESSED = b"\0"  # no JSON begins with it
 ADDRESS_LENGTH = 32
 """An address is a SHA-256."""
 
+_STORED_LENGTH = 1 + ADDRESS_LENGTH
 
-class Record(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, kw_only=True):
+
+class Record(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, kw_only=True, gc=False):
     """Everything of a row but its ids and its messages' words.
 
     New fields go to the end and have a default: older records are read without them.
@@ -53,7 +55,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, k
     parts: dict[str, bytes] = {}
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """A record and its keys, as backends hand it over.
 
     Attributes:
@@ -108,7 +110,7 @@ def address_in(body: bytes) -> bytes | None:
 
 def addresses_in(bodies: Iterable[bytes]) -> set[bytes]:
     """The addresses among bodies."""
-    return {stored[1:] for stored in bodies if stored[:1] == _ADDRESSED}
+    return {stored[1:] for stored in bodies if len(stored) == _STORED_LENGTH and stored[:1] == _ADDRESSED}
 
 
 def resolve(bodies: list[bytes], fetch: Callable[[set[bytes]], Mapping[bytes, bytes]]) -> list[bytes]:

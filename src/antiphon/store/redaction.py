@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 import msgspec
@@ -115,11 +115,7 @@ class Masks:
                 entries[digest] = raw
             else:
                 name, old = value
-                if name == "journal":
-                    lines = journal_lines(old)
-                    for index, line in enumerate(lines):
-                        again = message(line)
-                        lines[index] = line if again is None else again
+                replace_messages(name, old, message)
                 entries[digest] = encode_json([name, private_copy(part(name, old))])
         return Masks(self._salt, entries)
 
@@ -151,21 +147,41 @@ def checked_mask(digest: str, raw: bytes) -> tuple[bytes, bytes]:
     return found, raw
 
 
-def mask_journal(journal: dict[str, Any], mask: Mask) -> dict[str, Any]:
-    """A journal (a private copy) with the messages among its lines replaced where they were redacted."""
-    masked: list[Any] = []
-    for line in journal_lines(journal):
-        replaced = mask(line)
-        masked.append(line if replaced is None else replaced)
-    return {**journal, "lines": masked} if masked else journal
+def replace_messages(name: str, part: Any, new: Mask) -> None:
+    """Replace, in place, the messages that a part of a row holds beside the history: they may enter it later.
+
+    They are a journal's lines, what a run in the background has still to say, and a turn that waits for a person. Parts
+    of other shapes stay as they are.
+
+    Args:
+        name: The part's name.
+        part: Its value.
+        new: What shall stand for a message; None: it stays.
+    """
+    for holder, key in _places(name, part):
+        replaced = new(holder[key])
+        if replaced is not None:
+            holder[key] = replaced
 
 
-def journal_lines(journal: dict[str, Any]) -> list[Any]:
-    """A journal's messages, in the list that it holds; none where it has another shape."""
-    found: Any = journal.get("lines")
-    if not isinstance(found, list):
-        return []
-    return found  # pyright: ignore[reportUnknownVariableType]
+def _places(name: str, part: Any) -> Iterator[tuple[Any, Any]]:
+    """Where the messages of a part stand: what holds each, and under which index or key."""
+    if name == "journal" and _is_dict(part):
+        yield from _each(part.get("lines"))
+    elif name == "data.task_inputs" and _is_list(part):
+        for entry in part:
+            if _is_dict(entry):
+                yield from _each(entry.get("messages"))
+    elif name == "data.interrupt_state" and _is_dict(part) and _is_dict(context := part.get("context")):
+        if _is_dict(context.get("tool_use_message")):
+            yield context, "tool_use_message"
+        yield from _each(context.get("prompt"))
+
+
+def _each(found: Any) -> Iterator[tuple[Any, Any]]:
+    if _is_list(found):
+        for index in range(len(found)):
+            yield found, index
 
 
 def _is_list(value: Any) -> TypeGuard[list[Any]]:

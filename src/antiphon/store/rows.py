@@ -17,7 +17,7 @@ from antiphon.store.base import STATUSES, SessionSnapshot, SnapshotStatus, from_
 from antiphon.store.lines import Span
 from antiphon.store.messages import Origin, StoredMessages
 from antiphon.store.record import LARGE_PART, Record, Row, body, decode_part, encode_part, resolve
-from antiphon.store.redaction import Masks, mask_journal
+from antiphon.store.redaction import Masks, replace_messages
 
 _DATA = "data."
 _APP_DATA = "app_data"
@@ -263,13 +263,12 @@ def parts_of(wanted: SessionSnapshot, masks: Masks | None) -> Parts:
     if wanted.usage is not None:
         raw["usage"] = encode_part(wanted.usage, "usage")
     if wanted.journal is not None:
-        journal = private_copy(wanted.journal, "journal")
-        raw["journal"] = encode_json(journal if masks is None else mask_journal(journal, masks.message))
+        raw["journal"] = _masked("journal", wanted.journal, "journal", masks)
     if wanted.snapshot is not None:
         listed = listed_messages(wanted) is not None
         for name, value in wanted.snapshot.data.items():
             if name != "messages" or not listed:
-                raw[_DATA + name] = encode_part(value, f"snapshot.data.{name}")
+                raw[_DATA + name] = _masked(_DATA + name, value, f"snapshot.data.{name}", masks)
         if wanted.snapshot.app_data:
             raw[_APP_DATA] = encode_part(wanted.snapshot.app_data, "snapshot.app_data")
     if masks is not None:
@@ -278,6 +277,15 @@ def parts_of(wanted: SessionSnapshot, masks: Masks | None) -> Parts:
     # The journal of a run is rewritten several times a second: by address, each version would stay until a sweep.
     stored = {name: value if name in _PLAIN else body(value, LARGE_PART, blobs) for name, value in raw.items()}
     return Parts(raw, stored, blobs)
+
+
+def _masked(name: str, value: Any, path: str, masks: Masks | None) -> bytes:
+    """A part in JSON, the messages within it redacted."""
+    if masks is None:
+        return encode_part(value, path)
+    copy = private_copy(value, path)
+    replace_messages(name, copy, masks.message)
+    return encode_json(copy)
 
 
 def record_of(wanted: SessionSnapshot, spans: tuple[Span, ...] | None, parts: dict[str, bytes]) -> Record:

@@ -250,15 +250,15 @@ class Contents:
             self.keys.pop(row.record.idempotency_key, None)
 
     def _see_newest(self, row: Row) -> None:
-        recency = row.recency
-        newest = self.newest.get(ANY_AGENT)
-        if newest is None or recency >= newest.recency:
-            self.newest[ANY_AGENT] = row
+        newest = self.newest
+        known = newest.get(ANY_AGENT)
+        if known is None or row.record.created_at > known.record.created_at or row.recency >= known.recency:
+            newest[ANY_AGENT] = row
         agent = row.record.agent_id
         if agent is not None:
-            newest = self.newest.get(agent)
-            if newest is None or recency >= newest.recency:
-                self.newest[agent] = row
+            known = newest.get(agent)
+            if known is None or row.recency >= known.recency:
+                newest[agent] = row
 
     def _find_newest(self) -> None:
         self.newest.clear()

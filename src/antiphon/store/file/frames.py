@@ -30,7 +30,7 @@ _PLACE = struct.Struct("<QIII")
 _LARGEST = 2**32 - 1
 
 
-class Begin(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Begin(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """What the first frame of a log tells, and the second again, lest it be lost.
 
     Attributes:
@@ -46,7 +46,7 @@ class Begin(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     lost: tuple[tuple[int, int], ...] = ()
 
 
-class Head(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, kw_only=True):
+class Head(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, kw_only=True, gc=False):
     """What a commit changed. New fields go to the end and have a default.
 
     Attributes:
@@ -72,7 +72,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, kw_
     begin: Begin | None = None
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """A frame that was found whole.
 
     Attributes:
@@ -80,7 +80,6 @@ class Frame(NamedTuple):
         head: What it says.
         body: Where its first body stands.
         stop: Where it ends.
-        header: Its header's bytes.
         previous: The checksum of the frame before.
         checksum: Its own.
     """
@@ -89,7 +88,6 @@ class Frame(NamedTuple):
     head: Head
     body: int
     stop: int
-    header: bytes
     previous: int
     checksum: int
 
@@ -168,7 +166,7 @@ def _frame(data: bytes, view: memoryview, position: int, base: int) -> Frame | N
         head = _decode(view[start:body])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptStoreError(f"the frame at byte {at} cannot be understood: {error}") from error
-    return Frame(at, head, base + body, base + stop, data[position:start], previous, checksum)
+    return Frame(at, head, base + body, base + stop, previous, checksum)
 
 
 def foreign(beginning: bytes) -> str | None:

@@ -23,7 +23,7 @@ class Log:
         checksum: That of the last frame.
     """
 
-    __slots__ = ("_last", "checksum", "contents", "end", "inode")
+    __slots__ = ("_last", "_read", "checksum", "contents", "end", "inode")
 
     def __init__(self) -> None:
         self._begin(-1)
@@ -34,6 +34,7 @@ class Log:
         self.end = 0
         self.checksum = 0
         self._last = (0, b"")  # where the last frame stands, and its header
+        self._read = (0, b"")  # what was read last, and where it stands
 
     def catch_up(self, fd: int) -> bool:
         """Read what was added, or everything when the file is another one, or was cut back and written anew.
@@ -59,9 +60,11 @@ class Log:
             self._begin(status.st_ino)
         elif status.st_size == self.end:
             return False
-        data = read_at(fd, self.end, status.st_size - self.end)
+        base = self.end
+        data = read_at(fd, base, status.st_size - base)
+        self._read = base, data
         is_first = True
-        for found in scan(data, self.end):
+        for found in scan(data, base):
             if isinstance(found, Gap):
                 if not settled:
                     return True
@@ -70,14 +73,21 @@ class Log:
                     # Not the successor of what was read: a writer failed, cut its frame off, and others went on.
                     self._begin(-1)
                     return self._read_on(fd, settled=settled)
-                self.end, self.checksum, self._last = found.stop, found.checksum, (found.at, found.header)
+                self.end, self.checksum, at = found.stop, found.checksum, found.at
             is_first = False
             self.contents.apply(found)
+        if self.end > base:
+            self._last = at, data[at - base : at - base + HEADER.size]
         if self.end == 0 and data:
             wrong = foreign(data[:8])
             if wrong is not None:
                 raise StoreSchemaError(f"this is not a log of a session: {wrong}")
         return False
+
+    def take_read(self) -> tuple[int, bytes]:
+        """What was read last, and where it stands, once: most of it is wanted at once when a log is opened."""
+        read, self._read = self._read, (0, b"")
+        return read
 
     def advance(self, data: bytes, checksum: int) -> None:
         """Say that a frame was appended; `contents` has it already."""
@@ -116,6 +126,20 @@ def fetch(fd: int, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
             raise _cut_short()
         return bodies
     return _fetch_apart(fd, offsets, sizes)
+
+
+def cut_from(read: tuple[int, bytes], offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes] | None:
+    """The bodies at these places of a file, from a part that was read; None when they are not all in it.
+
+    Args:
+        read: Where the part begins, and its bytes.
+        offsets: Where the bodies stand in the file.
+        sizes: How many bytes each has.
+    """
+    base, data = read
+    if not data or not offsets or min(offsets) < base or max(offsets) + max(sizes) > base + len(data):
+        return None
+    return [data[at - base : at - base + size] for at, size in zip(offsets, sizes, strict=True)]
 
 
 def _cut_short() -> CorruptStoreError:

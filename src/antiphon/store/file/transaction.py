@@ -87,7 +87,7 @@ class Transaction(View):
             self._place.fs.truncate(lock, log.end)
         if log.end:
             log.contents.call(self._session_id)
-        return Open(log, lock)
+        return Open(log, lock, log.take_read())
 
     def __exit__(self, *exc_info: object) -> None:
         self._opened.pop(self._key, None)  # the descriptor is the caller's

@@ -18,7 +18,7 @@ from antiphon.store.backend import Query, SessionMark
 from antiphon.store.file.contents import ANY_AGENT, Contents
 from antiphon.store.file.folder import INDEX, LOG, NOTE, Folder, digest, translated
 from antiphon.store.file.index import Index, settle
-from antiphon.store.file.log import Log, fetch
+from antiphon.store.file.log import Log, cut_from, fetch
 from antiphon.store.lines import lost
 from antiphon.store.record import Row
 
@@ -70,10 +70,17 @@ class LogCache:
 
 @dataclass(slots=True)
 class Open:
-    """A log while it is looked at: what it says, and the very file, which stays there when another takes its name."""
+    """A log while it is looked at: what it says, and the very file, which stays there when another takes its name.
+
+    Attributes:
+        log: The log.
+        fd: The file.
+        read: What was just read of it, as `Log.take_read` gives it.
+    """
 
     log: Log
     fd: int
+    read: tuple[int, bytes] = (0, b"")
 
     @property
     def contents(self) -> Contents:
@@ -208,6 +215,9 @@ class View:
 
     def bodies_at(self, opened: Open, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
         """The bodies at these places of a log."""
+        found = cut_from(opened.read, offsets, sizes)
+        if found is not None:
+            return found
         with translated("reading a log"):
             return fetch(opened.fd, offsets, sizes)
 
@@ -274,7 +284,7 @@ class View:
         if log.end == 0:  # its first commit is under way
             folder.fs.close(fd)
             return None
-        return Open(log, fd)
+        return Open(log, fd, log.take_read())
 
     def _head(self, session: bytes) -> Head | None:
         folder = self._folder
