@@ -16,6 +16,10 @@ from antiphon.testing import Answer, ModelContract, ScriptedModel
 class Held:
     def __init__(self) -> None:
         self.event = asyncio.Event()
+        self.begun = asyncio.Event()
+
+    async def reached(self) -> None:
+        await self.begun.wait()
 
     def release(self) -> None:
         self.event.set()
@@ -30,27 +34,29 @@ class Script:
         self.steps: list[Any] = []
         self.model = ScriptedModel([self._next] * 99)
 
-    @property
-    def requests(self):
-        return self.model.requests
-
     def _next(self, history):
-        return self.steps.pop(0)
+        step, begun = self.steps.pop(0)
+        if begun is not None:
+            begun.set()
+        return step
+
+    def _add(self, step, begun=None):
+        self.steps.append((step, begun))
 
     def say(self, text, *, reasoning=None):
-        self.steps.append(Answer(text=text, reasoning=reasoning or ""))
+        self._add(Answer(text=text, reasoning=reasoning or ""))
 
     def call_tools(self, calls, text=None):
-        self.steps.append(Answer(text=text or "", tool_uses=calls))
+        self._add(Answer(text=text or "", tool_uses=calls))
 
     def stop(self, reason):
-        self.steps.append(Answer(text="and so", stop_reason=reason))
+        self._add(Answer(text="and so", stop_reason=reason))
 
     def throttle(self, retry_after=None):
-        self.steps.append(ModelThrottledException("too many"))
+        self._add(ModelThrottledException("too many"))
 
     def overflow(self):
-        self.steps.append(ContextWindowOverflowException("too long"))
+        self._add(ContextWindowOverflowException("too long"))
 
     def cut(self, after_chunks=1):
         raise NotImplementedError
@@ -60,7 +66,7 @@ class Script:
 
     def hold(self):
         held = Held()
-        self.steps.append(Answer(text="one two three", pause_after_words=1, until=held.event))
+        self._add(Answer(text="one two three", pause_after_words=1, until=held.event), held.begun)
         return held
 
 

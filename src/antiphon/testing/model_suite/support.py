@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sized
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -46,6 +46,10 @@ class Lacks:
 class Hold(Protocol):
     """An answer that waits in its middle."""
 
+    async def reached(self) -> None:
+        """Wait until the first half has been sent."""
+        ...
+
     def release(self) -> object:
         """Let it go on."""
         ...
@@ -58,11 +62,6 @@ class TurnProvider(Protocol):
     """
 
     key: str
-
-    @property
-    def requests(self) -> Sized:
-        """What was asked."""
-        ...
 
     def say(self, text: str, *, reasoning: str | None = None) -> object:
         """Answer with a text."""
@@ -195,16 +194,6 @@ async def in_virtual_time(clock: VirtualClock, work: Coroutine[Any, Any, T]) -> 
     else:
         return task.result()
     raise failed
-
-
-async def asked(provider: TurnProvider, count: int) -> None:
-    """Return when the provider was asked so often."""
-    while len(provider.requests) < count:
-        try:
-            async with asyncio.timeout(_LOOK_S):
-                await asyncio.Event().wait()
-        except TimeoutError:
-            pass
 
 
 def user(*content: str | dict[str, Any]) -> Any:

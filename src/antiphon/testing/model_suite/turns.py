@@ -32,7 +32,6 @@ from antiphon.testing.model_suite.support import (
     MakeModel,
     TurnProvider,
     ask,
-    asked,
     assistant,
     in_virtual_time,
     result,
@@ -271,7 +270,7 @@ class ModelContract(Lacks):
         provider.say("second")
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             first = group.create_task(ask(model, [user("one")]))
-            await asked(provider, 1)
+            await held.reached()
             assert (await ask(model, [user("two")])).text == "second"
             assert not first.done()
             held.release()
@@ -298,7 +297,7 @@ class ModelContract(Lacks):
         held = provider.hold()
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             asking = group.create_task(ask(model, [user("one")]))
-            await asked(provider, 1)
+            await held.reached()
             asking.cancel()
         assert asking.cancelled()
         held.release()
