@@ -51,7 +51,7 @@ DOCUMENTED = {
         ("delta",),
         {"role": "assistant", "content_id": "", "words": (), "partial": ""},
     ),
-    "BidiTranscriptStopEvent": ("bidi_transcript_stop", (), {"role": "assistant", "content_id": ""}),
+    "BidiTranscriptStopEvent": ("bidi_transcript_stop", (), {"role": "assistant", "content_id": "", "said": None}),
     "BidiTranscriptBlockEvent": ("bidi_transcript_block", ("transcript",), {"role": "assistant", "content_id": ""}),
     "BidiBargeInEvent": ("bidi_barge_in", (), {"response_id": ""}),
     "BidiUsageEvent": (
@@ -83,6 +83,7 @@ RESULT = {
 VALUES = {
     "response_id": "r1",
     "content_id": "c1",
+    "said": "hello",
     "delta": "Hi",
     "text": "Hi",
     "transcript": "Hi",

@@ -222,11 +222,17 @@ class BidiTranscriptDeltaEvent(OutputEvent, frozen=True, kw_only=True):
 
 
 class BidiTranscriptStopEvent(OutputEvent, frozen=True, kw_only=True):
-    """A transcript is complete."""
+    """A transcript is complete.
+
+    Attributes:
+        said: What the provider says was said in the end, where that is something else than the words it had announced: they
+            were only its plan. None: those words.
+    """
 
     type = "bidi_transcript_stop"
     role: Role = "assistant"
     content_id: str = ""
+    said: str | None = None
 
 
 class BidiTranscriptBlockEvent(OutputEvent, frozen=True, kw_only=True):

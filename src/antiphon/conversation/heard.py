@@ -16,6 +16,8 @@ from antiphon.events import Word
 
 FASTEST_CHARS_PER_S = 25.0
 """Nobody speaks faster (a quick speaker says 15 to 20): text that is longer than its sound ran ahead of it."""
+ACCOUNT_S = 1.0
+"""A provider's account of what was said holds, unless the loudspeaker was further behind than this."""
 
 
 def heard_text(words: Sequence[Word], played_ms: float) -> str:
@@ -36,17 +38,30 @@ class Part:
 
     Attributes:
         begin_ms: How much sound of the response there was when it began.
+        account: What was said of the text, as the provider says, where it was less.
         stopped: Whether the model said that it is complete.
         ended: Whether its response is over. A model may send the last words after that.
         settled: Whether it is in the history.
     """
 
-    __slots__ = ("_end_chars", "_end_ms", "_frozen", "begin_ms", "content_id", "ended", "settled", "stopped", "text")
+    __slots__ = (
+        "_end_chars",
+        "_end_ms",
+        "_frozen",
+        "account",
+        "begin_ms",
+        "content_id",
+        "ended",
+        "settled",
+        "stopped",
+        "text",
+    )
 
     def __init__(self, content_id: str, begin_ms: float = 0.0) -> None:
         self.content_id = content_id
         self.begin_ms = begin_ms
         self.text = ""
+        self.account: str | None = None
         self.stopped = False
         self.ended = False
         self.settled = False
@@ -66,6 +81,17 @@ class Part:
             self._end_chars.append(at)
             # A word cannot end before the one in front of it, whatever an engine says.
             self._end_ms.append(max(word.end_ms, self._end_ms[-1]) if self._end_ms else word.end_ms)
+
+    def correct(self, said: str) -> None:
+        """The provider's own account of what was said: less than the text, or in other words."""
+        if len(said) < len(self.text):
+            self.account = said
+            return
+        if self._frozen is not None:
+            self._frozen += len(said) - len(self.text)
+        self.text = said
+        self._end_chars.clear()  # the times are those of other words
+        self._end_ms.clear()
 
     def freeze(self) -> None:
         """The sound ends here: words that come later have none."""
@@ -196,11 +222,16 @@ class Speech:
     def heard(self, part: Part, ms: float) -> str:
         """What of `part` lies within the first `ms` of the sound.
 
-        By the times of its words where they are known; else in proportion to the sound, cut at the end of a word. A
-        response that ended without any sound counts as heard, and so does all of one that was played to its end.
+        By the provider's own account, if it gives one and the loudspeaker was not far behind it; by the times of its words
+        where they are known; else in proportion to the sound, cut at the end of a word. A response that ended without any
+        sound counts as heard, and so does all of one that was played to its end.
         """
         if not self.audio_ms:
             return part.text if self.complete and not self.cut else ""
+        if part.account is not None and ms > 0:
+            behind = len(part.account) - self._chars_within(part, ms)
+            if behind <= FASTEST_CHARS_PER_S * ACCOUNT_S:
+                return part.account
         to_the_end = ms >= self.audio_ms - ROUNDING_MS
         if part.timed and not (to_the_end and self.complete and not self.cut):
             return part.until(ms)

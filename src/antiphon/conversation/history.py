@@ -437,7 +437,9 @@ class Conversation:
         text = ""
         if part is not None:
             part.stopped = True
-            text = clean(part.text)
+            if event.said is not None:
+                part.correct(event.said)
+            text = clean(part.text if part.account is None else part.account)
             if (line := self._settled_line(part)) is not None:
                 effects = self._correct(line, now)
         self._finish_implicit(now)
