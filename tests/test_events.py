@@ -29,7 +29,7 @@ DOCUMENTED = {
     "BidiConnectionWarningEvent": ("bidi_connection_warning", (), {"time_left_s": 0.0}),
     "BidiConnectionStopEvent": ("bidi_connection_stop", (), {"connection_id": "", "reason": "user_request"}),
     "BidiResponseStartEvent": ("bidi_response_start", ("response_id",), {}),
-    "BidiResponseStopEvent": ("bidi_response_stop", ("response_id",), {}),
+    "BidiResponseStopEvent": ("bidi_response_stop", ("response_id",), {"reason": ""}),
     "BidiAudioStartEvent": ("bidi_audio_start", (), {"content_id": "", "response_id": ""}),
     "BidiAudioDeltaEvent": (
         "bidi_audio_delta",

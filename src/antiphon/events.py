@@ -101,10 +101,16 @@ class BidiResponseStartEvent(OutputEvent, frozen=True, kw_only=True):
 
 
 class BidiResponseStopEvent(OutputEvent, frozen=True, kw_only=True):
-    """The model has delivered a response; its sound may still be playing."""
+    """The model has delivered a response; its sound may still be playing.
+
+    Attributes:
+        response_id: The response.
+        reason: Why there is no more of it, in the provider's words, when it did not simply end.
+    """
 
     type = "bidi_response_stop"
     response_id: str
+    reason: str = ""
 
 
 class BidiAudioStartEvent(OutputEvent, frozen=True, kw_only=True):
