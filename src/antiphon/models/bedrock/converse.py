@@ -1,0 +1,280 @@
+"""Models of Amazon Bedrock that answer in turns, through the Converse API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, closing
+from copy import deepcopy
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+
+from typing_extensions import Unpack
+
+from antiphon.clock import SYSTEM_CLOCK, Clock
+from antiphon.content import Messages, SystemContentBlock, ToolSpec
+from antiphon.errors import (
+    ContextWindowOverflowException,
+    InvalidInputError,
+    InvalidTypeError,
+    ModelConnectionError,
+    ModelProtocolError,
+)
+from antiphon.jsonable import encode_json
+from antiphon.models.base import Model, StreamEvent
+from antiphon.models.bedrock.access import Access, CredentialSource
+from antiphon.models.bedrock.failures import translate
+from antiphon.models.bedrock.guardrails import redactions
+from antiphon.models.bedrock.line import CURRENT, Line
+from antiphon.models.bedrock.request import converse_request
+from antiphon.models.retrying import Retries, with_retries
+from antiphon.models.threaded import Put, from_thread
+
+if TYPE_CHECKING:
+    import boto3
+    from botocore.config import Config
+
+DEFAULT_MODEL_ID = "global.anthropic.claude-sonnet-4-5-20250929-v1:0"
+
+_BROKEN_OUTPUT = ("malformed_model_output", "malformed_tool_use")
+
+
+class BedrockConfig(TypedDict, total=False):
+    """The configuration of a `BedrockModel`. What is left out (or None) is left to Bedrock.
+
+    Attributes:
+        model_id: A model, an inference profile, or an ARN.
+        max_tokens: The longest answer, in tokens.
+        temperature: Between 0 and 1.
+        top_p: Between 0 and 1.
+        stop_sequences: Texts that end the answer.
+        streaming: Whether the answer is streamed (default); False for models that cannot.
+        tool_choice: `{"auto": {}}`, `{"any": {}}` or `{"tool": {"name": ...}}`, where tools are given.
+        guardrail_id: The guardrail that is applied.
+        guardrail_version: Its version (default `DRAFT`).
+        guardrail_trace: Whether Bedrock tells what the guardrail found (default `enabled`; redaction is exact with it).
+        guardrail_stream_processing_mode: `sync`: Bedrock checks before it sends; `async`: it may take back what was sent.
+        guardrail_redact_input: Whether a blocked prompt is replaced in the history (default True): it would be blocked
+            again with every later turn.
+        guardrail_redact_input_message: By what; default `[User input redacted.]`.
+        guardrail_redact_output: Whether a blocked answer is replaced (default False: Bedrock sends the guardrail's own
+            message in its place).
+        guardrail_redact_output_message: By what; default `[Assistant output redacted.]`.
+        cache_prompt: The type of a cache point after the system prompt, such as `default`.
+        cache_tools: The type of a cache point after the tools.
+        include_tool_result_status: Whether results of tools carry their `status`; `auto` (default): for the families that
+            take it.
+        additional_request_fields: Parameters of the model's own, such as `{"thinking": {...}}`.
+        additional_response_field_paths: JSON pointers to fields that are to come back in `messageStop`.
+        additional_args: Further arguments of the operation itself.
+        service_tier: `priority`, `default`, `flex` or `reserved`.
+    """
+
+    model_id: str
+    max_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    stop_sequences: list[str] | None
+    streaming: bool
+    tool_choice: dict[str, Any] | None
+    guardrail_id: str | None
+    guardrail_version: str | None
+    guardrail_trace: Literal["enabled", "disabled", "enabled_full"] | None
+    guardrail_stream_processing_mode: Literal["sync", "async"] | None
+    guardrail_redact_input: bool
+    guardrail_redact_input_message: str | None
+    guardrail_redact_output: bool
+    guardrail_redact_output_message: str | None
+    cache_prompt: str | None
+    cache_tools: str | None
+    include_tool_result_status: bool | Literal["auto"]
+    additional_request_fields: dict[str, Any] | None
+    additional_response_field_paths: list[str] | None
+    additional_args: dict[str, Any] | None
+    service_tier: str | None
+
+
+class BedrockModel(Model):
+    """A model of Amazon Bedrock, asked through boto3.
+
+    Each request has a thread of its own, for boto3 blocks; cancelling the task cuts the connection, so that the thread ends
+    at once. One object serves any number of agents at the same time.
+
+    Args:
+        boto_session: The session to use: its credentials, region and profile. Excludes `region_name`, `credentials` and
+            `environ`.
+        boto_client_config: Configuration of the client, merged over ours (10 s to connect, 120 s between bytes, no retries
+            of botocore's own).
+        region_name: The region. Default: `AWS_REGION`, `AWS_DEFAULT_REGION`, the profile's, `us-west-2`.
+        endpoint_url: Another address than the region's, such as a VPC endpoint.
+        credentials: Keys, or a function that gives short-lived ones; it is called for each request. Left out: wherever
+            boto3 finds them (environment, profile, role).
+        environ: The environment to read instead of the process's own.
+        retries: When a request is repeated that failed before anything was answered.
+        clock: Paces the waits between.
+        **model_config: See `BedrockConfig`.
+
+    Raises:
+        MissingExtraError: If boto3 is not installed: `pip install 'antiphon[bedrock]'`.
+        InvalidInputError: If the configuration has a name that is unknown, or arguments exclude one another.
+    """
+
+    def __init__(
+        self,
+        *,
+        boto_session: boto3.Session | None = None,
+        boto_client_config: Config | None = None,
+        region_name: str | None = None,
+        endpoint_url: str | None = None,
+        credentials: CredentialSource | None = None,
+        environ: Mapping[str, str] | None = None,
+        retries: Retries | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        **model_config: Unpack[BedrockConfig],
+    ) -> None:
+        self._access = Access(
+            boto_session=boto_session,
+            boto_client_config=boto_client_config,
+            region_name=region_name,
+            endpoint_url=endpoint_url,
+            credentials=credentials,
+            environ=environ,
+        )
+        self._retries = retries or Retries()
+        self._clock = clock
+        self._config = BedrockConfig(model_id=DEFAULT_MODEL_ID)
+        self.update_config(**model_config)
+
+    def __repr__(self) -> str:
+        return f"BedrockModel(model_id={self._config.get('model_id')!r}, region_name={self._access.region!r})"
+
+    def get_config(self) -> dict[str, Any]:
+        return deepcopy(dict(self._config))
+
+    def update_config(self, **config: Any) -> None:
+        """Change the configuration from the next request on. The names are those of `BedrockConfig`.
+
+        Raises:
+            InvalidInputError: If a name is unknown; nothing is changed then.
+            InvalidTypeError: If `model_id` is no text.
+        """
+        known = sorted(BedrockConfig.__annotations__)
+        if unknown := sorted(set(config) - set(known)):
+            raise InvalidInputError(f"config={unknown!r} is unknown: a BedrockModel has {known!r}")
+        if "model_id" in config and not (isinstance(config["model_id"], str) and config["model_id"].strip()):
+            raise InvalidTypeError(f"model_id={config['model_id']!r} is no text that names a model")
+        self._config = cast("BedrockConfig", {**self._config, **deepcopy(config)})
+
+    async def stream(
+        self,
+        messages: Messages,
+        tool_specs: list[ToolSpec] | None = None,
+        system_prompt: str | list[SystemContentBlock] | None = None,
+        *,
+        model_state: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[StreamEvent]:
+        config = self.get_config()
+        request = converse_request(config, messages, tool_specs, system_prompt)
+        answers = with_retries(partial(self._ask, config, request), retries=self._retries, clock=self._clock)
+        async with aclosing(answers):
+            async for event in answers:
+                yield event
+
+    async def _ask(self, config: dict[str, Any], request: dict[str, Any]) -> AsyncGenerator[StreamEvent, None]:
+        """One request."""
+        line = Line()
+
+        def work(put: Put[StreamEvent]) -> None:
+            CURRENT.set(line)
+            ask = _streamed if config.get("streaming", True) else _at_once
+            ask(self._access.client(), request, put, line)
+
+        over, intervened = False, False
+        try:
+            async with aclosing(from_thread(work, leave=line.cut)) as events:
+                async for event in events:
+                    if "messageStop" in event:
+                        reason = str(event["messageStop"].get("stopReason"))
+                        _check_reason(reason)
+                        over, intervened = True, reason == "guardrail_intervened"
+                    if "metadata" in event:
+                        trace = event["metadata"].get("trace", {}).get("guardrail")
+                        for redaction in redactions(config, intervened=intervened, trace=trace):
+                            yield redaction
+                        intervened = False
+                    yield event
+        except Exception as error:
+            model_id, access = str(config["model_id"]), self._access
+            ours = translate(error, model_id=model_id, region=access.region, endpoint=access.endpoint)
+            if ours is error:
+                raise
+            raise ours from error
+        if not over:
+            raise ModelConnectionError(
+                f"the answer of {self._access.endpoint} broke off: its stream ended before messageStop", passing=True
+            )
+        for redaction in redactions(config, intervened=intervened, trace=None):
+            yield redaction
+
+
+def _check_reason(reason: str) -> None:
+    """Refuse the reasons that are failures."""
+    if reason == "model_context_window_exceeded":
+        raise ContextWindowOverflowException("the answer filled the model's context window before it was complete")
+    if reason in _BROKEN_OUTPUT:
+        raise ModelProtocolError(f"Bedrock could not read what the model made (stop reason {reason!r}): ask again")
+
+
+def _streamed(client: Any, request: dict[str, Any], put: Put[StreamEvent], line: Line) -> None:
+    """On the request's thread: ask, and hand on each event as it comes."""
+    response = client.converse_stream(**request)
+    with closing(response["stream"]) as events:
+        for event in events:
+            if not put(event):
+                return
+
+
+def _at_once(client: Any, request: dict[str, Any], put: Put[StreamEvent], line: Line) -> None:
+    """On the request's thread: ask for the whole answer, and hand it on in the events of a stream."""
+    response = client.converse(**request)
+    put({"messageStart": {"role": "assistant"}})
+    for index, block in enumerate(response["output"]["message"]["content"]):
+        for event in _block_events(block):
+            kind, value = next(iter(event.items()))
+            put(cast("StreamEvent", {kind: {**cast("dict[str, Any]", value), "contentBlockIndex": index}}))
+    put({"messageStop": {"stopReason": response["stopReason"], **_extra(response)}})
+    kept = ("usage", "metrics", "trace", "performanceConfig", "serviceTier")
+    put({"metadata": {name: response[name] for name in kept if name in response}})
+
+
+def _extra(response: dict[str, Any]) -> dict[str, Any]:
+    name = "additionalModelResponseFields"
+    return {name: response[name]} if name in response else {}
+
+
+def _block_events(block: dict[str, Any]) -> list[StreamEvent]:
+    if "toolUse" in block:
+        use = block["toolUse"]
+        start: StreamEvent = {
+            "contentBlockStart": {"start": {"toolUse": {"toolUseId": use["toolUseId"], "name": use["name"]}}}
+        }
+        deltas: list[dict[str, Any]] = [{"toolUse": {"input": encode_json(use["input"]).decode()}}]
+        return [start, *_deltas(deltas), {"contentBlockStop": {}}]
+    if "reasoningContent" in block:
+        reasoning = block["reasoningContent"]
+        if "redactedContent" in reasoning:
+            deltas = [{"reasoningContent": {"redactedContent": reasoning["redactedContent"]}}]
+        else:
+            text = reasoning["reasoningText"]
+            deltas = [{"reasoningContent": {name: text[name]}} for name in ("text", "signature") if text.get(name)]
+        return [*_deltas(deltas), {"contentBlockStop": {}}]
+    if "text" in block:
+        return [*_deltas([{"text": block["text"]}]), {"contentBlockStop": {}}]
+    if "citationsContent" in block:
+        texts = [part["text"] for part in block["citationsContent"].get("content", []) if "text" in part]
+        return [*_deltas([{"text": text} for text in texts]), {"contentBlockStop": {}}]
+    return []
+
+
+def _deltas(deltas: list[dict[str, Any]]) -> list[StreamEvent]:
+    return [{"contentBlockDelta": {"delta": delta}} for delta in deltas]
