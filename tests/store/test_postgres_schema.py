@@ -59,8 +59,9 @@ def test_a_schema_of_any_version_becomes_what_a_new_one_is(connection, schema, v
     assert version_of(connection, schema) == len(STEPS)
 
 
-async def test_rows_of_the_first_version_are_read_and_listed(connection, postgres_dsn, schema):
-    migrate(connection, schema, STEPS[:1])
+@pytest.mark.parametrize("version", range(1, len(STEPS) + 1))
+async def test_rows_of_every_version_are_read_and_listed(connection, postgres_dsn, schema, version):
+    migrate(connection, schema, STEPS[:version])
     with connection.transaction():
         connection.execute(enter_schema(schema))
         connection.execute(

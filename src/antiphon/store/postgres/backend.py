@@ -131,7 +131,9 @@ class PostgresBackend:
 
     def _prepare(self, connection: Connection) -> None:
         migrate(connection, self._schema)
-        self._is_scrub_due = bool(self._asked(connection, "pending_scrubs"))
+        # One way to the server and back: whoever opens a store waits for it.
+        pending = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(self._schema, "scrubs"))
+        self._is_scrub_due = bool(_first(execute(connection, pending.as_bytes(None)).fetchone()))
 
     def _patiently(self, work: Callable[[Connection], T]) -> T:
         """Do something that may be done twice; on a new connection when the one that was at hand has ended."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
 
-from psycopg import sql
+from psycopg import errors, sql
 
 from antiphon.errors import StoreSchemaError
 from antiphon.store.postgres.driver import Connection, execute
@@ -57,10 +58,13 @@ def migrate(connection: Connection, schema: str, steps: Sequence[str] = STEPS) -
         raise StoreSchemaError(
             f"the server is PostgreSQL {connection.info.server_version // 10_000}: {OLDEST_SERVER} or newer is needed"
         )
-    encoding = _one(connection, b"SELECT current_setting('server_encoding')")
+    encoding = connection.info.parameter_status("server_encoding")  # the server tells it with each connection
     if encoding != "UTF8":
         raise StoreSchemaError(f"the database has the encoding {encoding}: UTF8 is needed")
-    if _version(connection, schema, len(steps)) == len(steps):
+    version = 0
+    with suppress(errors.UndefinedTable):
+        version = _told_version(connection, schema, len(steps))
+    if version == len(steps):
         return
     with connection.transaction():
         execute(connection, b"SELECT set_config('lock_timeout', %(wait)s, true)", {"wait": _WAIT})
@@ -81,8 +85,11 @@ def _version(connection: Connection, schema: str, newest: int) -> int:
         b"SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         b" WHERE n.nspname = %(schema)s AND c.relname = 'store_version'"
     )
-    if _one(connection, there, {"schema": schema}) is None:
-        return 0
+    return 0 if _one(connection, there, {"schema": schema}) is None else _told_version(connection, schema, newest)
+
+
+def _told_version(connection: Connection, schema: str, newest: int) -> int:
+    """The version of a schema that is there."""
     table = sql.Identifier(schema, "store_version")
     version = _one(connection, sql.SQL("SELECT max(version) FROM {}").format(table).as_bytes(None))
     if not isinstance(version, int):

@@ -142,7 +142,7 @@ class ReadView:
         bodies: list[bytes] = []
         if session is not None:
             place = {"session": session.number, "line": line, "start": start, "stop": stop}
-            bodies = [found[0] for found in self._ask("messages", place)]
+            bodies = [body for (body,) in self._ask("messages", place).fetchall()]
         if len(bodies) != stop - start:
             raise lost(session_id, line, self._missing(session, line, start, stop))
         return bodies
