@@ -14,7 +14,6 @@ from antiphon.errors import (
     AntiphonError,
     InvalidInputError,
     InvalidTypeError,
-    NotSupportedError,
 )
 from antiphon.events import (
     BidiAudioDeltaEvent,
@@ -32,6 +31,7 @@ from antiphon.hooks.events import (
     MessageUpdatedEvent,
 )
 from antiphon.iothread import run_in_worker
+from antiphon.models.embedded.live import EmbeddedBidiModel
 from antiphon.testing import Hear, Reason, Say, ScriptedBidiModel, Until, Usage, VirtualClock, Wait, Write
 
 
@@ -165,11 +165,10 @@ async def test_a_failed_start_leaves_the_agent_stopped():
         await agent.send("now")
 
 
-def test_a_model_that_is_not_there_is_named():
-    with pytest.raises(NotSupportedError, match=r"amazon\.nova-2-sonic-v1:0"):
-        BidiAgent()
-    with pytest.raises(NotSupportedError, match=r"my\.model"):
-        BidiAgent("my.model")
+def test_a_model_may_be_named_and_what_is_none_is_refused():
+    assert isinstance(BidiAgent("embedded").model, EmbeddedBidiModel)
+    with pytest.raises(InvalidInputError, match="known are bedrock:<model id>"):
+        BidiAgent("nobody:x")
     with pytest.raises(InvalidTypeError, match="model must be a BidiModel, string, or None"):
         BidiAgent(object())  # type: ignore[arg-type]
 

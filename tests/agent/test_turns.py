@@ -16,7 +16,6 @@ from antiphon.errors import (
     MaxTokensReachedException,
     ModelError,
     ModelThrottledException,
-    NotSupportedError,
 )
 from antiphon.hooks.events import (
     AfterInvocationEvent,
@@ -29,6 +28,8 @@ from antiphon.hooks.events import (
     MessageUpdatedEvent,
 )
 from antiphon.models.base import Model
+from antiphon.models.bedrock.converse import BedrockModel
+from antiphon.models.embedded.turns import EmbeddedModel
 from antiphon.results import Usage
 from antiphon.session.base import SessionManager
 from antiphon.testing import Answer, ScriptedModel, VirtualClock
@@ -156,11 +157,18 @@ async def test_a_prompt_is_copied():
     assert agent.messages[0] == user("Hi")
 
 
+def test_a_model_may_be_named_and_is_one_of_bedrocks_without_a_provider():
+    assert isinstance(Agent("embedded").model, EmbeddedModel)
+    assert Agent("amazon.nova-pro-v1:0").model.get_config()["model_id"] == "amazon.nova-pro-v1:0"
+    assert isinstance(Agent().model, BedrockModel)
+
+
 @pytest.mark.parametrize(
-    ("model", "error"), [(None, NotSupportedError), ("nova", NotSupportedError), (7, InvalidTypeError)]
+    ("model", "error", "words"),
+    [(7, InvalidTypeError, "must be a Model"), ("nobody:x", InvalidInputError, "known are anthropic:<model id>")],
 )
-def test_a_model_that_is_none_names_what_is_missing(model, error):
-    with pytest.raises(error, match="bedrock" if error is NotSupportedError else "must be a Model"):
+def test_what_is_no_model_and_names_none_is_refused(model, error, words):
+    with pytest.raises(error, match=words):
         Agent(model)
 
 

@@ -32,13 +32,13 @@ from antiphon.errors import (
     AgentStartedError,
     InvalidInputError,
     InvalidTypeError,
-    NotSupportedError,
 )
 from antiphon.events import BidiBargeInEvent, OutputEvent
 from antiphon.hooks.registry import EventFor, EventTypes, HookCallback, HookProvider
 from antiphon.interrupts import interrupt_responses, is_interrupt_response
 from antiphon.jsonable import copy_json
 from antiphon.models.bidi import BidiModel
+from antiphon.models.names import live_model
 from antiphon.session.base import SessionManager
 from antiphon.snapshot.envelope import Snapshot
 from antiphon.snapshot.fields import LIVE, AgentKind
@@ -88,7 +88,8 @@ class BidiAgent(BaseAgent):
         """Make an agent; nothing is connected before `start()`.
 
         Args:
-            model: The model to talk through.
+            model: The model to talk through, or its name: `openai:gpt-realtime-2`, `embedded`, the id of a model of Amazon
+                Bedrock (see `antiphon.models.names`). None is Amazon Nova 2 Sonic.
             tools: Functions decorated with `@tool`, tool objects, providers, modules, or strings that name them.
             system_prompt: A text, or structured blocks, which stay as they are.
             messages: A history to begin with; the list itself is used, and appended to.
@@ -103,16 +104,12 @@ class BidiAgent(BaseAgent):
             clock: Measures all waiting.
 
         Raises:
-            InvalidInputError: If `state` is not JSON, or an argument cannot be used.
+            InvalidInputError: If `state` is not JSON, an argument cannot be used, or `model` names an unknown provider.
             InvalidTypeError: If `model` is none of the types above.
-            NotSupportedError: If the model's provider is not there yet.
+            MissingExtraError: If the package of the provider that `model` names is not installed.
         """
         if model is None or isinstance(model, str):
-            wanted = "amazon.nova-2-sonic-v1:0" if model is None else model
-            raise NotSupportedError(
-                f"model={model!r} means {wanted!r} on Amazon Bedrock, and this version has no Nova Sonic yet: "
-                "pass a BidiModel, such as antiphon.models.EmbeddedBidiModel()"
-            )
+            model = live_model(model)
         if not isinstance(cast("object", model), BidiModel):
             raise InvalidTypeError(f"model={model!r} | model must be a BidiModel, string, or None")
         self._model = model

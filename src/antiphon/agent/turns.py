@@ -26,13 +26,13 @@ from antiphon.errors import (
     ConcurrencyException,
     InvalidInputError,
     InvalidTypeError,
-    NotSupportedError,
     SnapshotException,
 )
 from antiphon.hooks.events import AfterInvocationEvent, BeforeInvocationEvent
 from antiphon.hooks.registry import EventFor, EventTypes, HookCallback, HookProvider
 from antiphon.interrupts import InterruptState, is_interrupt_response
 from antiphon.models.base import Model
+from antiphon.models.names import turn_model
 from antiphon.results import AgentResult
 from antiphon.session.base import SessionManager
 from antiphon.snapshot.envelope import Snapshot
@@ -87,7 +87,8 @@ class Agent(BaseAgent):
         """Construct, and restore the session.
 
         Args:
-            model: Who answers.
+            model: Who answers: a model, a name such as `openai:gpt-5` or `embedded` (see `antiphon.models.names`), the id of a
+                model of Amazon Bedrock, or None: Bedrock's default.
             messages: A history to begin with; the list itself is used, and appended to.
             tools: Tools, in any of the forms that `ToolRegistry.register` takes.
             system_prompt: A text, or structured blocks, which stay as they are.
@@ -105,9 +106,9 @@ class Agent(BaseAgent):
             clock: Paces waits.
 
         Raises:
-            NotSupportedError: If `model` is None or a string: the provider it stands for is not there yet.
-            InvalidTypeError: If `model` is something else that is no `Model`.
-            InvalidInputError: If an argument cannot be used.
+            InvalidTypeError: If `model` is neither a `Model` nor a string.
+            InvalidInputError: If an argument cannot be used, or `model` names a provider that is unknown.
+            MissingExtraError: If the package of the provider that `model` names is not installed.
             SnapshotException: If the session cannot be restored.
         """
         self._model = _model_from(model)
@@ -416,9 +417,5 @@ def _model_from(model: object) -> Model:
     if isinstance(model, Model):
         return model
     if model is None or isinstance(model, str):
-        named = "no model was given, and the default" if model is None else f"model {model!r}"
-        raise NotSupportedError(
-            f"{named} is one of Amazon Bedrock's: the provider 'bedrock' is not there yet; give a Model, for example "
-            "antiphon.models.EmbeddedModel()"
-        )
-    raise InvalidTypeError(f"model={model!r} must be a Model, a string, or None")
+        return turn_model(model)
+    raise InvalidTypeError(f"model={model!r} must be a Model, a string that names one, or None")

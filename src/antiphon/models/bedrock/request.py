@@ -16,6 +16,7 @@ from antiphon.jsonable import encode_json
 
 _ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _BLANK = "[blank text]"
+_BEGINNING = "[the conversation begins]"
 _NO_OUTPUT = "[no output]"
 _STATUS_READERS = ("anthropic.claude", "amazon.nova")
 """Families of models that take a `status` in a tool's result; the others refuse it."""
@@ -111,12 +112,23 @@ def _tools(config: Mapping[str, Any], specs: list[ToolSpec] | None, messages: Me
 
 
 def _messages(messages: Messages, *, with_status: bool) -> list[dict[str, Any]]:
+    """The messages, with roles that alternate from a user's on: that is what Bedrock takes."""
     out: list[dict[str, Any]] = []
     for message in messages:
         content = [
             block for given in message["content"] if (block := _block(given, with_status=with_status)) is not None
         ]
-        out.append({"role": message["role"], "content": content or [{"text": _BLANK}]})
+        if not out and message["role"] == "assistant":
+            out.append({"role": "user", "content": [{"text": _BEGINNING}]})
+        if out and out[-1]["role"] == message["role"]:
+            out[-1]["content"] += content
+        else:
+            out.append({"role": message["role"], "content": content})
+    for made in out:
+        blocks: list[dict[str, Any]] = made["content"]
+        # Results go first: they answer the calls just before them.
+        results = [block for block in blocks if "toolResult" in block]
+        made["content"] = [*results, *(block for block in blocks if "toolResult" not in block)] or [{"text": _BLANK}]
     return out
 
 

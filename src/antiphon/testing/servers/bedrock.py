@@ -39,19 +39,23 @@ Frame = tuple[str, dict[str, Any]] | bytes | None
 
 
 class Held:
-    """An answer that begins and then waits. `reached` is set when it does; `release()` lets it go on."""
+    """An answer that begins and then waits until it is released."""
 
     def __init__(self) -> None:
-        self.reached = asyncio.Event()
+        self._reached = asyncio.Event()
         self._released = asyncio.Event()
+
+    async def reached(self) -> None:
+        """Wait until the answer has begun."""
+        await self._reached.wait()
 
     def release(self) -> None:
         """Let the answer go on. Call it on the server's loop."""
         self._released.set()
 
     async def wait(self) -> None:
-        """For the server: tell that this point is reached, and wait."""
-        self.reached.set()
+        """For the server: tell that the answer has begun, and wait."""
+        self._reached.set()
         await self._released.wait()
 
 
@@ -153,7 +157,7 @@ class BedrockServer:
         self._script.append(_Answer(blocks, usage=None if usage is None else dict(usage)))
 
     def call_tools(
-        self, calls: Sequence[tuple[Any, ...]], *, text: str | None = None, reasoning: str | None = None
+        self, calls: Sequence[tuple[Any, ...]], text: str | None = None, *, reasoning: str | None = None
     ) -> None:
         """Call tools: `(name, input)` or `(name, input, id)` each; after a text if there is one."""
         blocks = [*self._thought(reasoning), *([{"text": text}] if text else [])]
@@ -210,8 +214,8 @@ class BedrockServer:
         event: Frame = ("somethingNew", {"value": 1})
         self._script.append(_Answer([{"text": text}], spoil=lambda frames: [*frames[:2], event, *frames[2:]]))
 
-    def hold(self, text: str = "released") -> Held:
-        """Answer, but wait after the first frame until it is released."""
+    def hold(self, text: str = "held and released") -> Held:
+        """Answer, but wait after the first word until it is released."""
         held = Held()
         self._script.append(_Answer([{"text": text}], held=held))
         return held
@@ -323,7 +327,10 @@ class BedrockServer:
             while self.piece is not None and len(waiting) >= self.piece:
                 yield waiting[: self.piece]
                 waiting = waiting[self.piece :]
-            if held is not None and index == 0:
+            if held is not None and index == 1:
+                if waiting:
+                    yield waiting
+                    waiting = b""
                 await held.wait()
         if waiting:
             yield waiting

@@ -1,0 +1,122 @@
+"""Models by name: `openai:gpt-5`, `bedrock:amazon.nova-pro-v1:0`, `llamacpp:/models/some.gguf`, `embedded`.
+
+A name is a provider and, after a colon, what that provider calls the model. Nothing of a provider is imported before one of
+its models is named. A name without a provider is a model of Amazon Bedrock, whose ids have colons of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from antiphon.errors import InvalidInputError
+from antiphon.models.base import Model
+from antiphon.models.bidi import BidiModel
+
+DEFAULT_LIVE_MODEL_ID = "amazon.nova-2-sonic-v1:0"
+"""What a `BidiAgent` talks through when it is given no model."""
+
+# Bedrock's own ids have a dot before their colon (`amazon.nova-2-sonic-v1:0`), or are ARNs.
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a class is.
+
+    Attributes:
+        module: Its module.
+        name: Its name.
+        argument: The argument that takes the model's id.
+        needs_id: Whether a name without an id names nothing.
+    """
+
+    module: str
+    name: str
+    argument: str = "model_id"
+    needs_id: bool = True
+
+    def make(self, model_id: str) -> Any:
+        """An object of the class."""
+        made = getattr(import_module(self.module), self.name)
+        return made(**{self.argument: model_id}) if model_id else made()
+
+
+_GEMINI = _Place("antiphon.models.google.gemini", "GeminiModel")
+_GEMINI_LIVE = _Place("antiphon.models.google.live", "GoogleGeminiLiveModel")
+
+_TURNS: Mapping[str, _Place] = {
+    "anthropic": _Place("antiphon.models.anthropic.messages", "AnthropicModel"),
+    "bedrock": _Place("antiphon.models.bedrock.converse", "BedrockModel"),
+    "embedded": _Place("antiphon.models.embedded.turns", "EmbeddedModel", argument="", needs_id=False),
+    "gemini": _GEMINI,
+    "google": _GEMINI,
+    "llamacpp": _Place("antiphon.models.llamacpp.chat", "LlamaCppModel", argument="path", needs_id=False),
+    "openai": _Place("antiphon.models.openai.chat", "OpenAIModel"),
+    "openai-responses": _Place("antiphon.models.openai.responses", "OpenAIResponsesModel"),
+}
+_LIVE: Mapping[str, _Place] = {
+    "bedrock": _Place("antiphon.models.bedrock.nova_sonic", "BedrockNovaSonicModel"),
+    "embedded": _Place("antiphon.models.embedded.live", "EmbeddedBidiModel", argument="", needs_id=False),
+    "gemini": _GEMINI_LIVE,
+    "google": _GEMINI_LIVE,
+    "openai": _Place("antiphon.models.openai.realtime", "OpenAIRealtimeModel"),
+}
+
+TURN_PROVIDERS = tuple(_TURNS)
+LIVE_PROVIDERS = tuple(_LIVE)
+
+
+def turn_model(name: str | None = None) -> Model:
+    """The model that answers in turns, by its name; None is `BedrockModel` with its default.
+
+    Raises:
+        InvalidInputError: If the provider is unknown, or the name names no model.
+        MissingExtraError: If the provider's package is not installed.
+        ModelCredentialsError: If the provider wants a key at once, and there is none.
+    """
+    model = _TURNS["bedrock"].make("") if name is None else _named(name, _TURNS, "Agent")
+    assert isinstance(model, Model)  # noqa: S101 - the table names such classes only
+    return model
+
+
+def live_model(name: str | None = None) -> BidiModel:
+    """The model to talk through, by its name; None is Amazon Nova 2 Sonic.
+
+    Raises:
+        InvalidInputError: As `turn_model`.
+        MissingExtraError: As `turn_model`.
+        ModelCredentialsError: As `turn_model`.
+    """
+    model = _named(DEFAULT_LIVE_MODEL_ID if name is None else name, _LIVE, "BidiAgent")
+    assert isinstance(model, BidiModel)  # noqa: S101 - the table names such classes only
+    return model
+
+
+def _split(name: str, places: Mapping[str, _Place]) -> tuple[str, str]:
+    """Provider and id."""
+    provider, colon, model_id = name.partition(":")
+    if colon:
+        is_ours = _PREFIX.fullmatch(provider) is not None and provider != "arn"
+        return (provider, model_id) if is_ours else ("bedrock", name)
+    without_id = name in places and not places[name].needs_id
+    return (name, "") if without_id else ("bedrock", name)
+
+
+def _named(name: str, places: Mapping[str, _Place], agent: str) -> Any:
+    provider, model_id = _split(name, places)
+    place = places.get(provider)
+    forms = ", ".join(f"{known}:<model id>" if each.needs_id else known for known, each in places.items())
+    if place is None:
+        raise InvalidInputError(
+            f"model={name!r} names the provider {provider!r}, which no {agent} has: known are {forms}; an id of Amazon "
+            "Bedrock's may stand alone"
+        )
+    if place.needs_id and not model_id.strip():
+        raise InvalidInputError(f"model={name!r} names no model: write one of {forms}")
+    if model_id and not place.argument:
+        raise InvalidInputError(f"model={name!r}: there is one {provider!r} model only; write {provider!r}")
+    return place.make(model_id)
