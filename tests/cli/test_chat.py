@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from antiphon.cli.entry import main
+from tests.cli.conftest import KINDS
 
 TOOLS = '''
 from antiphon import ToolContext, tool
@@ -21,9 +22,9 @@ def pay(amount: int, context: ToolContext) -> str:
 '''
 
 
-@pytest.fixture(params=["sqlite", "file"])
-def url(request, tmp_path, monkeypatch):
-    place = f"{request.param}:{tmp_path / 'sessions'}"
+@pytest.fixture(params=KINDS)
+def url(request, make_url, monkeypatch):
+    place = make_url(request.param)
     monkeypatch.setenv("ANTIPHON_STORE", place)
     return place
 

@@ -14,6 +14,7 @@ from antiphon.models import EmbeddedBidiModel, EmbeddedModel
 from antiphon.session import SnapshotSessionManager
 from antiphon.store import open_store
 from antiphon.testing import VirtualClock
+from tests.cli.conftest import KINDS
 
 ANN = "ann"
 
@@ -57,9 +58,9 @@ async def fill(url):
     return first.snapshot_id, second.snapshot_id, left.snapshot_id
 
 
-@pytest.fixture(params=["sqlite", "file"])
-async def place(request, tmp_path, monkeypatch):
-    url = f"{request.param}:{tmp_path / 'sessions'}"
+@pytest.fixture(params=KINDS)
+async def place(request, make_url, monkeypatch):
+    url = make_url(request.param)
     monkeypatch.setenv("ANTIPHON_STORE", url)
     return url, await fill(url)
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli.entry import main
+from tests.cli.conftest import KINDS
 
 CLIPS = Path(__file__).parents[1] / "audio"
 
 
 @pytest.fixture
-def url(tmp_path, monkeypatch):
-    place = f"sqlite:{tmp_path / 'sessions'}"
+def url(request, make_url, monkeypatch):
+    place = make_url(getattr(request, "param", "sqlite"))
     monkeypatch.setenv("ANTIPHON_STORE", place)
     return place
 
@@ -27,6 +28,7 @@ def as_json(capsys, *arguments, code=0):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("url", KINDS, indirect=True)
 def test_a_talk_goes_on_after_typed_turns_and_typed_turns_after_a_talk(url, tmp_path, capsys):
     sound = tmp_path / "answer.wav"
     assert main(["chat", "-s", "ann", "-m", "hello"]) == 0

@@ -16,24 +16,25 @@ from antiphon.models import EmbeddedModel
 from antiphon.runner import TurnInput
 from antiphon.store import open_store
 from antiphon.testing import VirtualClock
+from tests.cli.conftest import KINDS
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-async def left_behind(url, start):
+async def left_behind(url, start, session_id="ann"):
     """The id of a run of two turns whose process has ended in the first one, with a sign of life at `start`."""
     clock = VirtualClock(autojump=False, start=start)
     store = open_store(url)
     runner = Runner(lambda: Agent(EmbeddedModel(clock=clock, word_seconds=1)), store=store, clock=clock)
-    task = await runner.detach([TurnInput("hello"), TurnInput("count to three")], session_id="ann")
+    task = await runner.detach([TurnInput("hello"), TurnInput("count to three")], session_id=session_id)
     await runner.aclose()
     store.close()
     return task.snapshot_id
 
 
-@pytest.fixture(params=["sqlite", "file"])
-def url(request, tmp_path, monkeypatch):
-    place = f"{request.param}:{tmp_path / 'sessions'}"
+@pytest.fixture(params=KINDS)
+def url(request, make_url, monkeypatch):
+    place = make_url(request.param)
     monkeypatch.setenv("ANTIPHON_STORE", place)
     return place
 

@@ -97,12 +97,12 @@ def check_session(place: LineStore, session_id: str) -> tuple[int, list[dict[str
             if row.snapshot is not None:
                 row.snapshot.upgraded().validate()
         return len(rows), []
-    except AntiphonError as error:
+    except (AntiphonError, ValueError) as error:  # ValueError: bytes that are no JSON
         whole = {"where": f"session {session_id}", "why": str(error)}
     read, damaged = 0, list[dict[str, str]]()
     try:
         tree = place.sync.tree(session_id)
-    except AntiphonError:
+    except (AntiphonError, ValueError):
         return 0, [whole]
     for row in tree.rows:
         try:
@@ -112,6 +112,6 @@ def check_session(place: LineStore, session_id: str) -> tuple[int, list[dict[str
                 snapshot.upgraded().validate()
                 copy_json(snapshot.data)
             read += 1
-        except AntiphonError as error:
+        except (AntiphonError, ValueError) as error:
             damaged.append({"where": f"session {session_id}, snapshot {row.snapshot_id}", "why": str(error)})
     return read, damaged or [whole]

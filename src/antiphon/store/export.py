@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from antiphon.errors import (
+    AntiphonError,
     ContendedError,
     IdempotencyKeyError,
     MovedError,
@@ -212,7 +213,9 @@ def parse_export(lines: Iterable[bytes]) -> Export:
                 line = msgspec.json.decode(text, type=_Row)
                 rows.append(check_row(_row(line, session_id), line.snapshot_id, None))
                 all_runs.append(_runs(line, len(copies)))
-    except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError, OverflowError) as error:
+    except AntiphonError:
+        raise
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise SessionRowError(
             f"line {number + 1 if number == 0 else number} of the export cannot be read: {error}"
         ) from error
