@@ -129,9 +129,12 @@ async def test_a_reader_who_can_see_the_old_words_delays_their_end_until_the_nex
             assert in_files(own_server)
             told = reader.execute("SELECT string_agg(body, '') FROM antiphon.messages").fetchone()[0]
             assert SECRET.encode() in told
+            assert await store.erasure_pending()
     async with PostgresSessionStore(own_server.dsn, erasure="rewrite") as store:  # another process, later
+        assert await store.erasure_pending()
         await put(store, "x", row(session_id="t"))
         assert not in_files(own_server)
+        assert not await store.erasure_pending()
 
 
 async def test_vacuum_removes_dead_rows_at_once(own_server):

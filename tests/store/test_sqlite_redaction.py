@@ -1,5 +1,6 @@
 """What was taken back is in no byte of the files."""
 
+import asyncio
 import random
 import sqlite3
 import zlib
@@ -172,3 +173,48 @@ def redaction_holds(path: Path, make: Callable[[Path], LineStore]) -> bool:
 
 def test_copies_that_the_tree_left_behind_when_it_was_balanced_are_gone_too(path):
     assert redaction_holds(path, SQLiteSessionStore)
+
+
+def test_a_store_says_while_words_are_held_by_a_reader(path):
+    with closing(SQLiteSessionStore(path)) as store:
+        fill(store)
+        assert not store.sync.erasure_pending()
+        reader = old_reader(path)
+        store.sync.redact("s", without, part=part_without)
+        assert store.sync.erasure_pending()
+        with closing(SQLiteSessionStore(path)) as other:
+            assert other.for_tenant("another").sync.erasure_pending()  # the file is everybody's
+        reader.close()
+        store._core.backend._scrubber.wait(20)
+        assert not store.sync.erasure_pending()
+
+
+def test_closing_a_store_removes_what_a_reader_no_longer_holds_although_others_use_the_file(path):
+    with closing(SQLiteSessionStore(path)) as other:
+        with closing(SQLiteSessionStore(path)) as store:
+            fill(store)
+            reader = old_reader(path)
+            for session in ("s", "t"):
+                store.sync.redact(session, without, part=part_without)
+            assert len(words(other.sync.get_snapshot("s-59"))) == 120
+            reader.close()
+        assert holders(path.parent) == []
+        assert not other.sync.erasure_pending()
+
+
+async def test_no_reader_of_ours_keeps_an_older_state(path):
+    async with SQLiteSessionStore(path) as store, SQLiteSessionStore(path) as other:
+        await asyncio.to_thread(fill, store)
+        lines, statuses = other.export("s"), other.on_snapshot_status_change("s-59")
+        await anext(lines)
+        assert await anext(statuses) == "completed"
+        held = await other.get_snapshot("s-59")
+        page = await other.list_snapshots("s", limit=3)
+        for session in ("s", "t"):
+            await store.redact(session, without, part=part_without)
+        assert not await store.erasure_pending()
+        assert holders(path.parent) == []
+        assert WORD in str(held.loaded()), "what was read is the reader's"
+        assert len(page.snapshots) == 3
+        await lines.aclose()
+        await statuses.aclose()

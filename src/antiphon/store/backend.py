@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from antiphon.store.record import Row
 
@@ -197,6 +197,15 @@ class Writing(Reading, Protocol):
 
     def put_note(self, name: str, value: bytes | None) -> None:
         """Keep a small value; None forgets it."""
+        ...
+
+
+@runtime_checkable
+class Erasing(Protocol):
+    """A view of a medium that may have to wait for others before it can remove bytes; optional."""
+
+    def erasure_pending(self) -> bool:
+        """Whether bytes of what was taken back may still be there, of whichever tenant."""
         ...
 
 

@@ -32,6 +32,7 @@ from antiphon.store.lineage import SnapshotTree, session_tree, snapshot_diff
 from antiphon.store.operations import (
     delete_session,
     draw_ticket,
+    erasure_pending,
     get,
     give_back,
     keep_ticket,
@@ -195,6 +196,15 @@ class LineStore:
 
     async def redact(self, session_id: str, message: RedactMessage, /, *, part: RedactPart | None = None) -> int:
         return await self._core.run(redact(self._core, self._tenant(), session_id, message, part))
+
+    async def erasure_pending(self) -> bool:
+        """Whether bytes of what was redacted or deleted may still be in a file.
+
+        So it is while somebody else reads an older state of the database, and for a moment after that: the store removes
+        them as soon as it can, in SQLite by itself and in PostgreSQL with its next change; if need be, when it is opened
+        again.
+        """
+        return await self._core.run(erasure_pending(self._tenant()))
 
     async def acquire_lease(
         self, session_id: str, /, *, owner: str, ttl: float = 30.0, wait: bool = True

@@ -12,7 +12,7 @@ import msgspec
 
 from antiphon.errors import InvalidTypeError, LeaseLostError, SessionRowError
 from antiphon.ids import check_id
-from antiphon.store.backend import Job, Query, Reading, Writing
+from antiphon.store.backend import Erasing, Job, Query, Reading, Writing
 from antiphon.store.base import (
     STATUSES,
     Lease,
@@ -277,6 +277,12 @@ def redact(
     )
     core.known.forget()  # the old words are not kept in memory either
     return count
+
+
+def erasure_pending(tenant: str) -> Steps[bool]:
+    """Whether bytes of what was redacted or deleted may still be in the backend's files."""
+    pending: bool = yield Read(tenant, lambda view: isinstance(view, Erasing) and view.erasure_pending())
+    return pending
 
 
 # Queues

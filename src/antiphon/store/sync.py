@@ -23,6 +23,7 @@ from antiphon.store.export import export_lines, import_rows, parse_export
 from antiphon.store.lineage import PAGE, SnapshotTree, difference, tree_of
 from antiphon.store.operations import (
     delete_session,
+    erasure_pending,
     get,
     keyed,
     latest,
@@ -139,6 +140,9 @@ class SyncSessionStore:
 
     def redact(self, session_id: str, message: RedactMessage, /, *, part: RedactPart | None = None) -> int:
         return self._core.run_blocking(redact(self._core, self._tenant(), session_id, message, part))
+
+    def erasure_pending(self) -> bool:
+        return self._core.run_blocking(erasure_pending(self._tenant()))
 
     def _tenant(self) -> str:
         return current_tenant(self._prefix)

@@ -170,6 +170,10 @@ class ReadView:
         found = self._ask("note", {"tenant": self._tenant, "name": name}).fetchone()
         return None if found is None else found[0]
 
+    def erasure_pending(self) -> bool:
+        found = self._ask("pending_scrubs", {}).fetchone()
+        return found is not None and bool(found[0])
+
     def _ask(self, name: str, arguments: dict[str, Any]) -> Cursor:
         if not self._prelude:
             return execute(self._connection, STATEMENTS[name], arguments)

@@ -17,7 +17,7 @@ _REBUILD, _EMPTY_LOG = 1, 2  # what is left to do; see the table `note`
 _LEFT = "SELECT body FROM note WHERE tenant = 0 AND name = 'scrub'"
 
 _PATIENCE_S = 1.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 
 
 class Scrubber:
@@ -61,12 +61,13 @@ class Scrubber:
             thread.join(timeout)
 
     def stop(self) -> None:
-        """Try no more for now."""
+        """Try once more, and then no more for now."""
         with self._lock:
             self._stopped.set()
-            thread = self._thread
+            thread, self._thread = self._thread, None
         if thread is not None:
             thread.join()
+            self._attempt(0)  # whoever was in the way may have let go since the last time
 
     def _go_on(self) -> None:
         with self._lock:

@@ -129,6 +129,9 @@ class SQLiteView:
         found = self._ask("SELECT body FROM note WHERE tenant = ? AND name = ?", name)
         return cast("bytes", found[0][0]) if found else None
 
+    def erasure_pending(self) -> bool:
+        return bool(self._db.rows("SELECT 1 FROM note WHERE tenant = 0 AND name = 'scrub'"))
+
     # Writing
 
     def put_mark(self, session_id: str, mark: SessionMark) -> None:
