@@ -1,0 +1,1 @@
+"""Models of Google: Gemini in turns, and Gemini Live."""
