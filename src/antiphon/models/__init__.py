@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     )
     from antiphon.models.embedded.live import EmbeddedBidiModel
     from antiphon.models.embedded.turns import EmbeddedModel
+    from antiphon.models.openai.chat import OpenAIModel
+    from antiphon.models.openai.realtime import OpenAIRealtimeModel
+    from antiphon.models.openai.responses import OpenAIResponsesModel
 else:
     _NAMES = {
         "AudioCapable": "antiphon.models.bidi",
@@ -26,6 +29,9 @@ else:
         "EmbeddedModel": "antiphon.models.embedded.turns",
         "Model": "antiphon.models.base",
         "ModelStopReason": "antiphon.models.base",
+        "OpenAIModel": "antiphon.models.openai.chat",
+        "OpenAIResponsesModel": "antiphon.models.openai.responses",
+        "OpenAIRealtimeModel": "antiphon.models.openai.realtime",
         "Restartable": "antiphon.models.bidi",
         "StreamEvent": "antiphon.models.base",
         "Truncatable": "antiphon.models.bidi",
@@ -50,6 +56,9 @@ __all__ = [
     "EmbeddedModel",
     "Model",
     "ModelStopReason",
+    "OpenAIModel",
+    "OpenAIRealtimeModel",
+    "OpenAIResponsesModel",
     "Restartable",
     "StreamEvent",
     "Truncatable",

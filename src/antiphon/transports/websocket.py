@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from antiphon.errors import MissingExtraError, TransportError
 from antiphon.transports.base import Frame
@@ -16,6 +17,20 @@ if TYPE_CHECKING:
 
 _CLOSE_S = 2.0
 _LONGEST_REASON = 2000
+_SHORTEST_SECRET = 8
+
+
+class _Discreet(logging.LoggerAdapter[logging.Logger]):
+    """Keeps the package from writing down each header and frame: keys and conversations would be among them."""
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the name is the standard library's
+        return level > logging.DEBUG and super().isEnabledFor(level)
+
+    def debug(self, msg: object, *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+_log = _Discreet(logging.getLogger(__name__), {})
 
 
 def require(extra: str) -> None:
@@ -73,10 +88,11 @@ class WebSocket:
                 close_timeout=_CLOSE_S,
                 user_agent_header=None,
                 proxy=None if _is_loopback(url) else True,
+                logger=_log,
             )
         except InvalidStatus as error:
             answer = error.response
-            reason = bytes(answer.body or b"").decode("utf-8", "replace")[:_LONGEST_REASON]
+            reason = _discreet(bytes(answer.body or b"").decode("utf-8", "replace")[:_LONGEST_REASON], headers)
             raise TransportError(
                 f"{url} refused the connection with HTTP status {answer.status_code}: {reason}",
                 code=answer.status_code,
@@ -110,6 +126,15 @@ class WebSocket:
 
     async def close(self) -> None:
         await self._connection.close()
+
+
+def _discreet(text: str, headers: Mapping[str, str] | None) -> str:
+    """What a server answers, without what it was told of who asks."""
+    for value in (headers or {}).values():
+        for word in (value, *value.split()):
+            if len(word) >= _SHORTEST_SECRET:
+                text = text.replace(word, "(not shown)")
+    return text
 
 
 def _is_loopback(url: str) -> bool:
