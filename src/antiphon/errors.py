@@ -58,6 +58,7 @@ caller may expect one::
     │   ├── ModelRequestError                    the provider refuses what was asked
     │   ├── ModelConnectionError                 the provider cannot be reached
     │   ├── ModelProtocolError                   what came from the provider cannot be read
+    │   ├── ModelHistoryLostError                the provider no longer has the history it was to keep
     │   └── ConnectionEndedError                 a live connection ended or would not restart
     ├── TransportError                           a wire failed or was closed; models translate it
     ├── ConnectionTimeoutError (TimeoutError)    a live connection reached its provider's time limit
@@ -617,6 +618,25 @@ class ModelProtocolError(ModelError):
 
     status: ClassVar[Status] = "INTERNAL"
     remedy = "Check that the endpoint is what the model class speaks; else please report it with the message."
+
+
+class ModelHistoryLostError(ModelError):
+    """The provider no longer has the history that it was to keep, and it is nowhere else.
+
+    Attributes:
+        response_id: The response that the conversation was to go on from.
+    """
+
+    status: ClassVar[Status] = "DATA_LOSS"
+    remedy = "`agent.model_state.clear()` begins anew; `keep_history=True` keeps a copy, from a session's beginning on."
+
+    def __init__(self, response_id: str, words: str = "") -> None:
+        said = f" ({words})" if words else ""
+        super().__init__(
+            f"the provider no longer has response {response_id!r}, from which this conversation was to go on{said}: "
+            "clear agent.model_state to go on without what was said"
+        )
+        self.response_id = response_id
 
 
 class ConnectionEndedError(ModelError):

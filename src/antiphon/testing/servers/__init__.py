@@ -1,1 +1,25 @@
-"""Loopback servers that speak the protocols of model providers, with their rules."""
+"""Loopback servers that speak the protocols of model providers, with their rules. Names are loaded on first use."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from antiphon.testing.servers.openai_chat import OpenAIChatServer
+    from antiphon.testing.servers.openai_responses import OpenAIResponsesServer
+else:
+    _NAMES = {
+        "OpenAIChatServer": "antiphon.testing.servers.openai_chat",
+        "OpenAIResponsesServer": "antiphon.testing.servers.openai_responses",
+    }
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name not in _NAMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_NAMES[name]), name)
+
+
+__all__ = [
+    "OpenAIChatServer",
+    "OpenAIResponsesServer",
+]
