@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from antiphon.models.anthropic.turns import AnthropicModel
     from antiphon.models.base import Model, ModelStopReason, StreamEvent, strip_metadata
     from antiphon.models.bidi import (
         AudioCapable,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from antiphon.models.openai.responses import OpenAIResponsesModel
 else:
     _NAMES = {
+        "AnthropicModel": "antiphon.models.anthropic.turns",
         "AudioCapable": "antiphon.models.bidi",
         "AudioConfig": "antiphon.models.bidi",
         "AudioStreamConfig": "antiphon.models.bidi",
@@ -30,8 +32,8 @@ else:
         "Model": "antiphon.models.base",
         "ModelStopReason": "antiphon.models.base",
         "OpenAIModel": "antiphon.models.openai.chat",
-        "OpenAIResponsesModel": "antiphon.models.openai.responses",
         "OpenAIRealtimeModel": "antiphon.models.openai.realtime",
+        "OpenAIResponsesModel": "antiphon.models.openai.responses",
         "Restartable": "antiphon.models.bidi",
         "StreamEvent": "antiphon.models.base",
         "Truncatable": "antiphon.models.bidi",
@@ -47,6 +49,7 @@ else:
 
 
 __all__ = [
+    "AnthropicModel",
     "AudioCapable",
     "AudioConfig",
     "AudioStreamConfig",
