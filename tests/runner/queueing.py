@@ -1,4 +1,4 @@
-"""A process that takes some turns on a session that others work on: `queueing.py URL NAME COUNT`."""
+"""A process that takes some turns on a session that others work on: `queueing.py URL SCHEMA NAME COUNT`."""
 
 import asyncio
 import sys
@@ -8,8 +8,8 @@ from antiphon.store import open_store
 from antiphon.testing import ScriptedModel
 
 
-async def main(url: str, name: str, count: int) -> None:
-    async with open_store(url) as store:
+async def main(url: str, schema: str, name: str, count: int) -> None:
+    async with open_store(url, **({"schema": schema} if schema else {})) as store:
 
         def make() -> Agent:
             return Agent(ScriptedModel(["Yes."]), conversation_manager=NullConversationManager())
@@ -20,4 +20,4 @@ async def main(url: str, name: str, count: int) -> None:
             assert output.finish_reason == "stop", output
 
 
-asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+asyncio.run(main(*sys.argv[1:4], int(sys.argv[4])))

@@ -1,6 +1,7 @@
 """A process that works on runs in the background, or looks at them: `tasking.py URL SCHEMA ROLE [ID]`.
 
 `detach` begins a run of five turns, says `in 3` in the middle of the third, goes on when a line comes, and says `over`.
+`hang` begins so many runs, each in a session of its own, that never end, and says their ids.
 """
 
 import asyncio
@@ -27,6 +28,9 @@ async def main(url: str, schema: str, role: str, snapshot_id: str) -> None:
         await asyncio.to_thread(sys.stdin.readline)
         gate.set()
 
+    def hang(messages: list) -> Answer:
+        return Answer(text="Never.", pause_after_words=0, until=asyncio.Event())
+
     def answer(messages: list) -> str | Answer:
         text = messages[-1]["content"][0]["text"]
         if text != "3" or role != "detach":
@@ -44,6 +48,12 @@ async def main(url: str, schema: str, role: str, snapshot_id: str) -> None:
                 task = await runner.detach([TurnInput(text) for text in "12345"], session_id="s")
                 say(task.snapshot_id)
                 await runner.aclose(drain=True)
+                say("over")
+            case "hang":
+                hanging = Runner(lambda: Agent(ScriptedModel([hang])), store=store)
+                for number in range(int(snapshot_id)):
+                    say((await hanging.detach("x", session_id=f"s{number}")).snapshot_id)
+                await hanging.aclose(drain=True)
                 say("over")
             case "watch":
                 say((await runner.task(snapshot_id).poll()).status)

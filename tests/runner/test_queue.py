@@ -122,15 +122,19 @@ def test_queues_need_a_store_that_has_them():
         Runner(lambda: Agent(ScriptedModel([])), store=Plain(), on_conflict="queue")
 
 
-async def test_three_processes_that_queue_lose_nothing_and_fork_nothing(tmp_path):
-    url = f"sqlite:{tmp_path / 'sessions.db'}"
+@pytest.mark.parametrize("kind", ["sqlite", "file", "postgres"])
+async def test_three_processes_that_queue_lose_nothing_and_fork_nothing(kind, request, tmp_path):
+    url, schema = f"{kind}:{tmp_path / 'sessions'}", ""
+    if kind == "postgres":
+        url, schema = request.getfixturevalue("postgres_dsn"), request.getfixturevalue("schema")
     program = str(Path(__file__).parent / "queueing.py")
     children = [
-        subprocess.Popen([sys.executable, program, url, name, "5"], stdout=subprocess.PIPE, text=True) for name in "abc"
+        subprocess.Popen([sys.executable, program, url, schema, name, "5"], stdout=subprocess.PIPE, text=True)
+        for name in "abc"
     ]
     told = [child.communicate(timeout=50)[0] for child in children]
     assert [child.returncode for child in children] == [0, 0, 0], told
-    async with open_store(url) as store:
+    async with open_store(url, **({"schema": schema} if schema else {})) as store:
         rows = await rows_of(store, "shared")
     assert len(rows) == 15
     assert [row.parent_id for row in rows] == [None, *(row.snapshot_id for row in rows[:-1])]

@@ -1,8 +1,11 @@
 """Runs in the background that other processes watch, abort and adopt."""
 
+import asyncio
 import signal
+import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -87,6 +90,42 @@ async def test_one_process_works_on_a_run_one_watches_it_and_one_ends_it(place):
     assert (row.status, row.finish_reason, row.heartbeat_at) == ("aborted", "aborted", None)
     assert texts(row)[:4] == said("12")
     assert "4" not in texts(row)
+
+
+async def test_a_worker_reacts_to_an_abort_and_a_watcher_to_the_end_within_a_second(place):
+    count = 5
+    worker = place.start("hang", str(count))
+    ids = [worker.stdout.readline().strip() for _ in range(count)]
+    aborts, waits = [], []
+    async with place.open() as store:
+        runner = Runner(lambda: Agent(ScriptedModel([])), store=store)
+        for snapshot_id in ids:
+            waiting = asyncio.create_task(runner.wait(snapshot_id))
+            begun = time.monotonic()
+            assert await runner.abort(snapshot_id) == "pending"  # it returns once the worker has settled
+            aborts.append(time.monotonic() - begun)
+            assert (await waiting).status == "aborted"
+            waits.append(time.monotonic() - begun)
+    # The median: on a busy machine one of them may be late.
+    assert statistics.median(aborts) < 1, aborts
+    assert statistics.median(waits) < 1, waits
+    assert worker.communicate(timeout=40)[0].strip() == "over"
+
+
+async def test_of_two_processes_that_adopt_one_run_one_gets_it(place):
+    worker, snapshot_id = place.detach()
+    worker.send_signal(signal.SIGKILL)
+    async with place.open() as store:
+        await expired(store, snapshot_id)
+        both = [place.start("adopt", snapshot_id) for _ in range(2)]
+        told = [child.communicate(timeout=40) for child in both]
+        (row,) = await rows_of(store, "s")
+    # Whoever was too late was told so, or found it settled: nobody took a turn twice.
+    winners = [out for out, _ in told if out.split() == ["completed"]]
+    losers = [errors for out, errors in told if not out]
+    assert (len(winners), len(losers)) == (1, 1), told
+    assert "NotResumableError" in losers[0]
+    assert (row.epoch, texts(row)) == (1, said("12345"))
 
 
 async def test_a_run_whose_process_was_killed_in_its_third_turn_is_adopted_with_each_turn_once(place):
