@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from antiphon.testing.servers.anthropic import AnthropicServer
     from antiphon.testing.servers.openai_chat import OpenAIChatServer
     from antiphon.testing.servers.openai_responses import OpenAIResponsesServer
 else:
     _NAMES = {
+        "AnthropicServer": "antiphon.testing.servers.anthropic",
         "OpenAIChatServer": "antiphon.testing.servers.openai_chat",
         "OpenAIResponsesServer": "antiphon.testing.servers.openai_responses",
     }
@@ -20,6 +22,7 @@ else:
 
 
 __all__ = [
+    "AnthropicServer",
     "OpenAIChatServer",
     "OpenAIResponsesServer",
 ]
