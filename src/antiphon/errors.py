@@ -514,8 +514,9 @@ class MissingExtraError(AntiphonError, ImportError):
     status: ClassVar[Status] = "FAILED_PRECONDITION"
     remedy = "Install the extra that the message names."
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package!r} is not installed: pip install 'antiphon[{extra}]'")
+    def __init__(self, package: str, extra: str, *, how: str | None = None) -> None:
+        way = how or f"pip install 'antiphon[{extra}]'"
+        super().__init__(f"{package!r} is not installed: {way}")
         self.package, self.extra = package, extra
 
 
