@@ -16,6 +16,7 @@ from antiphon.filesystem import FileSystem
 from antiphon.store import open_store
 from antiphon.store.file import FileSessionStore
 from antiphon.store.file.folder import digest, shard, tenant_folder
+from antiphon.store.file.frames import HEADER, scan
 from antiphon.testing.store_suite.support import exact, found, latest_id, put, row, said, snapshot, words
 
 
@@ -344,8 +345,9 @@ async def test_any_byte_of_a_log_may_change_and_what_can_be_read_reads_as_before
     store.close()
     path = log_of(folder)
     whole = path.read_bytes()
+    last = [frame.at for frame in scan(whole, 0)][-1]
     step = max(1, len(whole) // 60)
-    for at in range(0, len(whole), step):
+    for at in sorted({*range(0, len(whole), step), *range(last, last + HEADER.size, 3)}):
         damaged = bytearray(whole)
         damaged[at] ^= 0x55
         path.write_bytes(damaged)
@@ -356,8 +358,9 @@ async def test_any_byte_of_a_log_may_change_and_what_can_be_read_reads_as_before
                 there = await again.get_snapshot(snapshot_id)
             except CorruptStoreError:
                 continue
-            # The last commit, when it is damaged, cannot be told from one that never ended.
-            assert (there is None and snapshot_id == "s-r4") or exact(there) == wanted, at
+            # The last commit cannot be told from one that never ended when the damage is in its header.
+            in_header = last <= at < last + HEADER.size
+            assert (there is None and snapshot_id == "s-r4" and in_header) or exact(there) == wanted, at
             readable += there is not None
         assert readable or at < len(whole) // 3
         again.close()
@@ -379,6 +382,47 @@ async def test_a_commit_that_never_ended_is_cut_off_by_the_next_writer(store, fo
         assert await latest_id(third, "s") == "s-r2"
         assert await third.find_damage() == []
         third.close()
+
+
+async def test_damage_in_the_last_commit_is_named_and_never_cut_off(store, folder):
+    before = await turns(store, 3)
+    store.close()
+    path = log_of(folder)
+    whole = path.read_bytes()
+    last = list(scan(whole, 0))[-1]
+    damaged = bytearray(whole)
+    at = whole.index(b'"s 5"')
+    assert last.body <= at < last.stop
+    damaged[at : at + 3] = b"???"
+    path.write_bytes(damaged)
+
+    async with FileSessionStore(folder) as again:
+        [damage] = await again.find_damage()
+        assert (damage.path, damage.start, damage.stop) == (str(path), last.at, last.stop)
+        with pytest.raises(CorruptStoreError, match=f"bytes {last.at} to {last.stop}"):
+            await again.get_snapshot("s-r2")
+        assert exact(await again.get_latest_snapshot("s")) == before[1]
+        await put(again, "next", row(9, parent_id="s-r1", snapshot=snapshot(said("on"))))
+        assert path.read_bytes().startswith(bytes(damaged)), "what may be mended by hand one day is kept"
+    async with FileSessionStore(folder) as third:
+        assert words(await found(third, "next")) == ["on"]
+        assert [(each.start, each.stop) for each in await third.find_damage()] == [(last.at, last.stop)]
+
+
+async def test_a_last_commit_of_full_length_that_was_never_written_whole_is_no_damage(store, folder):
+    before = await turns(store, 3)
+    store.close()
+    path = log_of(folder)
+    whole = path.read_bytes()
+    last = list(scan(whole, 0))[-1]
+    for kept in range(last.at, last.stop, 7):  # a power cut: the file has its length, and zeros at its end
+        path.write_bytes(whole[:kept].ljust(len(whole), b"\0"))
+        async with FileSessionStore(folder) as again:
+            assert await again.find_damage() == []
+            assert await again.get_snapshot("s-r2") is None
+            assert exact(await again.get_latest_snapshot("s")) == before[1]
+            await turns(again, 1, first=2)
+            assert path.stat().st_size == pytest.approx(len(whole), abs=8), "cut off by the next writer"
 
 
 async def test_the_index_is_made_anew_from_the_logs_when_it_is_lost_or_damaged(store, folder):

@@ -29,6 +29,8 @@ HEADER = struct.Struct("<4sIIII")
 _PLACE = struct.Struct("<QIII")
 _LARGEST = 2**32 - 1
 
+_UNWRITTEN = bytes(8)
+
 
 class Begin(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """What the first frame of a log tells, and the second again, lest it be lost.
@@ -93,7 +95,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gap(NamedTuple):
-    """Damage: no frame begins between `start` and `stop`, and one does at `stop`."""
+    """Damage: no frame begins between `start` and `stop`, and one does at `stop`, or will: there the damaged one ends."""
 
     start: int
     stop: int
@@ -124,12 +126,13 @@ def pack_frame(
     return header + data, at + HEADER.size + len(packed), checksum
 
 
-def scan(data: bytes, base: int) -> Iterator[Frame | Gap]:
+def scan(data: bytes, base: int, previous: int = 0) -> Iterator[Frame | Gap]:
     """The frames in a part of a log, in order; ends before what is not whole at the end.
 
     Args:
         data: The part; a frame begins with it, or it is damaged there.
         base: Where it stands in the file.
+        previous: The checksum of the frame before it.
 
     Raises:
         CorruptStoreError: If a frame is whole and cannot be understood.
@@ -143,11 +146,18 @@ def scan(data: bytes, base: int) -> Iterator[Frame | Gap]:
             while frame is None:
                 found = data.find(_MAGIC, found + 1)
                 if found < 0:
-                    return
+                    break
                 frame = _frame(data, view, found, base)
+            if frame is None:
+                found = _damaged(data, position, previous)
+                if found < 0:
+                    return
             yield Gap(base + position, base + found)
+        if frame is None:
+            position = found
+            continue
         yield frame
-        position = frame.stop - base
+        position, previous = frame.stop - base, frame.checksum
 
 
 def _frame(data: bytes, view: memoryview, position: int, base: int) -> Frame | None:
@@ -167,6 +177,27 @@ def _frame(data: bytes, view: memoryview, position: int, base: int) -> Frame | N
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptStoreError(f"the frame at byte {at} cannot be understood: {error}") from error
     return Frame(at, head, base + body, base + stop, previous, checksum)
+
+
+def _damaged(data: bytes, position: int, previous: int) -> int:
+    """Where a frame ends that is there in full length and was damaged; -1 for one that may never have been written whole.
+
+    Where a power cut came before everything was on the disk, what is missing reads as zeros, although the file may have its
+    full length. In a frame as it was written there are none to speak of.
+
+    Args:
+        data: As in `scan`.
+        position: Where the frame begins in it.
+        previous: The checksum of the frame before.
+    """
+    start = position + _HEADER_SIZE
+    if start > len(data):
+        return -1
+    magic, size, head_size, before, _ = _unpack(data, position)
+    stop: int = start + size
+    if magic != _MAGIC or before != previous or head_size > size or stop > len(data):
+        return -1
+    return -1 if data.find(_UNWRITTEN, position, stop) >= 0 or data[stop - 1] == 0 else stop
 
 
 def foreign(beginning: bytes) -> str | None:

@@ -63,21 +63,25 @@ class Log:
         base = self.end
         data = read_at(fd, base, status.st_size - base)
         self._read = base, data
-        is_first = True
-        for found in scan(data, base):
+        is_first, is_doubtful, last = True, False, -1
+        for found in scan(data, base, self.checksum):
             if isinstance(found, Gap):
                 if not settled:
-                    return True
+                    is_doubtful = True
+                    break
+                self.end = found.stop
             else:
                 if is_first and self.end and found.previous != self.checksum:
                     # Not the successor of what was read: a writer failed, cut its frame off, and others went on.
                     self._begin(-1)
                     return self._read_on(fd, settled=settled)
-                self.end, self.checksum, at = found.stop, found.checksum, found.at
+                self.end, self.checksum, last = found.stop, found.checksum, found.at
             is_first = False
             self.contents.apply(found)
-        if self.end > base:
-            self._last = at, data[at - base : at - base + HEADER.size]
+        if last >= 0:
+            self._last = last, data[last - base : last - base + HEADER.size]
+        if is_doubtful:
+            return True
         if self.end == 0 and data:
             wrong = foreign(data[:8])
             if wrong is not None:
