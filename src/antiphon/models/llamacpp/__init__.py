@@ -1,0 +1,1 @@
+"""Models on this machine, by llama.cpp."""
