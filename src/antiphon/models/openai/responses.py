@@ -122,17 +122,26 @@ class OpenAIResponsesModel(Model):
         """
         state = model_state if self._stateful and model_state is not None else {}
         new = input_items(messages, state.get("open_calls", ()))
-        request = _Request(self._config["model_id"], self._config["params"], tool_specs, system_prompt)
+        model_id, params = self._config["model_id"], self._config["params"]
         heard = ResponsesAnswer()
         items, previous = new, state.get("response_id")
         while True:
-            encrypted = not self._stateful and request.model_id not in self._plain
-            body = request.body(items, store=self._stateful, previous=previous, encrypted=encrypted)
+            encrypted = not self._stateful and model_id not in self._plain
+            body = responses_request(
+                items,
+                tool_specs,
+                system_prompt,
+                model_id=model_id,
+                params=params,
+                store=self._stateful,
+                previous=previous,
+                encrypted=encrypted,
+            )
             begun = False
 
             def decoder() -> ResponsesAnswer:
                 nonlocal heard
-                heard = ResponsesAnswer(request.model_id)
+                heard = ResponsesAnswer(model_id)
                 return heard
 
             try:
@@ -144,7 +153,7 @@ class OpenAIResponsesModel(Model):
             except ModelRequestError as error:
                 if begun:
                     raise
-                items, previous = self._otherwise(error, items, state, request.model_id, previous, encrypted=encrypted)
+                items, previous = self._otherwise(error, items, state, model_id, previous, encrypted=encrypted)
         if self._stateful and model_state is not None:
             self._remember(model_state, heard, new)
 
@@ -186,33 +195,3 @@ class OpenAIResponsesModel(Model):
             model_state["items"] = [*model_state.get("items", ()), *new, *heard.items]
         model_state["response_id"] = heard.response_id
         model_state["open_calls"] = heard.open_calls
-
-
-class _Request:
-    """What does not change between the attempts of one answer."""
-
-    def __init__(
-        self,
-        model_id: str,
-        params: Mapping[str, Any],
-        tool_specs: Sequence[ToolSpec] | None,
-        system_prompt: str | Sequence[SystemContentBlock] | None,
-    ) -> None:
-        self.model_id = model_id
-        self._params = params
-        self._tool_specs = tool_specs
-        self._system_prompt = system_prompt
-
-    def body(
-        self, items: Sequence[Mapping[str, Any]], *, store: bool, previous: str | None, encrypted: bool
-    ) -> dict[str, Any]:
-        return responses_request(
-            items,
-            self._tool_specs,
-            self._system_prompt,
-            model_id=self.model_id,
-            params=self._params,
-            store=store,
-            previous=previous,
-            encrypted=encrypted,
-        )

@@ -57,6 +57,8 @@ class OpenAIChatServer(OpenAIScriptServer):
     ids and of the conversation. What it answers is the script's.
     """
 
+    _lead = 1
+
     async def _answer(self, request: HTTPRequest) -> HTTPResponse:
         if (request.method, request.path) == ("GET", "/v1/models"):
             models = [{"id": self.model_id, "object": "model", "created": 0, "owned_by": "loopback"}]
@@ -156,7 +158,7 @@ class OpenAIChatServer(OpenAIScriptServer):
         if reply.error is not None:
             code, message = reply.error
             error = {"message": message, "type": "server_error", "param": None, "code": code}
-            return [*frames[: reply.after], sse({"error": error})]
+            return [*frames[: max(0, self._lead + reply.after)], sse({"error": error})]
         frames.append(chunk({}, _finish(reply)))
         if told:
             frames.append(sse({**head, "choices": [], "usage": _usage(reply)}))

@@ -79,6 +79,8 @@ class OpenAIResponsesServer(OpenAIScriptServer):
         **more: As `OpenAIChatServer`.
     """
 
+    _lead = 4
+
     def __init__(self, *, encrypts: bool = True, **more: Any) -> None:
         super().__init__(**more)
         self.encrypts = encrypts
@@ -313,7 +315,7 @@ class OpenAIResponsesServer(OpenAIScriptServer):
         if reply.error is not None:
             code, message = reply.error
             failed: dict[str, Any] = {**open_response, "status": "failed", "error": {"code": code, "message": message}}
-            events = [*events[: reply.after], {"type": "response.failed", "response": failed}]
+            events = [*events[: max(0, self._lead + reply.after)], {"type": "response.failed", "response": failed}]
         else:
             events.append({"type": f"response.{response['status']}", "response": response})
         if self.strange:

@@ -64,11 +64,11 @@ class Reply:
         mixed: Whether pieces of parallel calls come by turns.
         usage: `(tokens in, tokens out)`; None: counted.
         stop: Why it ends: `max_tokens`, `content_filtered`, or the provider's own word; None: as the answer is.
-        error: `(code, message)` of a failure after `after` chunks.
-        cut: Whether the connection breaks after `after` chunks.
-        garbage: Whether what comes after `after` chunks is not JSON.
-        hold: Waits after `after` chunks.
-        after: Chunks of the answer, from its first event on.
+        error: `(code, message)` of a failure after `after` pieces.
+        cut: Whether the connection breaks after `after` pieces.
+        garbage: Whether what comes after `after` pieces is not JSON.
+        hold: Waits after `after` pieces.
+        after: Pieces of its text. Negative numbers reach back into what is sent before the first of them.
     """
 
     text: str = ""
@@ -120,6 +120,9 @@ class OpenAIScriptServer(ABC):
         strange: Mix in events, fields and comments that no client knows.
         tls: Serve TLS with this context.
     """
+
+    _lead: int
+    """Events before the first piece of an answer's text."""
 
     def __init__(
         self,
@@ -261,24 +264,24 @@ class OpenAIScriptServer(ABC):
         )
 
     def break_down(
-        self, message: str = "The server had an error.", *, code: str = "server_error", after: int = 2
+        self, message: str = "The server had an error.", *, code: str = "server_error", after_chunks: int = 2
     ) -> None:
         """Begin an answer, and say in its stream that it failed."""
-        self._steps.append(Reply(text="one two three four", error=(code, message), after=after))
+        self._steps.append(Reply(text="one two three four", error=(code, message), after=after_chunks))
 
     def cut(self, after_chunks: int = 1, text: str = "one two three four five") -> None:
-        """Begin an answer, and break the connection after so many chunks."""
+        """Begin an answer, and break the connection after so many pieces of its text (negative: before the first)."""
         self._steps.append(Reply(text=text, cut=True, after=after_chunks))
 
-    def hold(self, after_chunks: int = 3, text: str = "one two three four five") -> HeldAnswer:
-        """Begin an answer, and wait after so many chunks until it is released."""
+    def hold(self, after_chunks: int = 2, text: str = "one two three four five") -> HeldAnswer:
+        """Begin an answer, and wait after so many pieces of its text until it is released."""
         hold = HeldAnswer()
         self._holds.append(hold)
         self._steps.append(Reply(text=text, hold=hold, after=after_chunks))
         return hold
 
     def malformed(self, after_chunks: int = 1) -> None:
-        """Begin an answer, and send what is no JSON after so many chunks."""
+        """Begin an answer, and send what is no JSON after so many pieces of its text."""
         self._steps.append(Reply(text="one two three four five", garbage=True, after=after_chunks))
 
     def again(self, times: int) -> None:
@@ -341,13 +344,18 @@ class OpenAIScriptServer(ABC):
         except Refused as refused:
             return refused.response()
 
+    def _place(self, reply: Reply, frames: Sequence[bytes]) -> int:
+        """How many events come before the place that the step names."""
+        place = self._lead + reply.after
+        return min(max(0, 1 + 2 * place if self.strange else place), len(frames))
+
     def _sent(self, frames: list[bytes], reply: Reply) -> HTTPResponse:
         return HTTPResponse(headers={"content-type": "text/event-stream"}, body=self._pieces(frames, reply))
 
     async def _pieces(self, frames: list[bytes], reply: Reply) -> AsyncIterator[bytes | None]:
         """The answer, with what the step does to it; None breaks the connection."""
         rest = b""
-        after = min(reply.after, len(frames))
+        after = self._place(reply, frames)
         for number, frame in enumerate([*frames, b""]):
             if number == after and (reply.hold is not None or reply.cut):
                 if rest:
