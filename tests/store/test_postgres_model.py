@@ -18,7 +18,7 @@ _numbers = itertools.count(1)
 @pytest.mark.timeout(150)
 def test_any_history_reads_back_to_the_bit_in_every_row(postgres_dsn, schema):
     class Machine(StoreMachine):
-        schemas: dict[str, str] = {}  # noqa: RUF012 - a place is a schema of its own
+        schemas: dict[str, str] = {}
 
         def open(self, place):
             name = self.schemas.setdefault(str(place), f"{schema} model {next(_numbers)}")

@@ -427,11 +427,16 @@ class SessionLease(Protocol):
 
         Raises:
             LeaseLostError: If it was over.
+            InvalidTypeError: If it is not a lease (but None, for instance).
         """
         ...
 
     async def release_lease(self, lease: Lease, /) -> None:
-        """Give it back; nothing happens when it was over."""
+        """Give it back; nothing happens when it was over.
+
+        Raises:
+            InvalidTypeError: If it is not a lease.
+        """
         ...
 
 

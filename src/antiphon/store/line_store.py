@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Self, cast
 
-from antiphon.errors import CorruptStoreError, SessionRowError, SessionStoreError, StoreSchemaError
+from antiphon.errors import CorruptStoreError, InvalidTypeError, SessionRowError, SessionStoreError, StoreSchemaError
 from antiphon.ids import check_id, new_uuid7
 from antiphon.snapshot.diff import SnapshotDiff
 from antiphon.store.base import (
@@ -233,13 +233,15 @@ class LineStore:
             return lease_of(session_id, ticket)
 
     async def renew_lease(self, lease: Lease, /, *, ttl: float = 30.0) -> Lease:
+        held = _checked(lease)
         ticket, _ = await self._core.run(
-            keep_ticket(self._core, self._tenant(), lease.session_id, Ticket(lease.ticket, lease.owner, 0), ttl)
+            keep_ticket(self._core, self._tenant(), held.session_id, Ticket(held.ticket, held.owner, 0), ttl)
         )
-        return lease_of(lease.session_id, ticket)
+        return lease_of(held.session_id, ticket)
 
     async def release_lease(self, lease: Lease, /) -> None:
-        await self._core.run(give_back(self._core, self._tenant(), lease.session_id, lease.ticket))
+        held = _checked(lease)
+        await self._core.run(give_back(self._core, self._tenant(), held.session_id, held.ticket))
 
     def _tenant(self) -> str:
         return current_tenant(self._prefix)
@@ -282,3 +284,9 @@ class LineStore:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
             if self._core.hub.is_paused:  # closed: a look would open everything again, and its next use wakes us
                 await watcher.changed()
+
+
+def _checked(lease: object) -> Lease:
+    if not isinstance(lease, Lease):
+        raise InvalidTypeError(f"{lease!r} is not a Lease: give what acquire_lease returned, when it is not None")
+    return lease

@@ -617,6 +617,22 @@ class CatalogueContract(StoreFixtures):
             with pytest.raises(SessionRowError):
                 await catalogue.prune("s", **wrong)
 
+    async def test_messages_before_a_window_go_when_no_row_holds_them_any_more(self, store: SessionStore) -> None:
+        catalogue: SessionCatalogue = able(store, SessionCatalogue)
+        talk = said(*(f"m{n}" for n in range(12)))
+        await put(store, "a", row(snapshot=snapshot(talk)))
+        await put(store, "b", row(1, parent_id="a", snapshot=snapshot([*talk[6:], *said("new")])))
+        report = await catalogue.prune("s", keep=1)
+        assert (report.snapshot_ids, report.messages) == (("a",), 6)
+        told = [f"m{n}" for n in range(6, 12)]
+        assert words(await found(store, "b")) == [*told, "new"]
+        await put(store, "c", row(2, parent_id="b", snapshot=snapshot([*talk[6:], *said("new", "newer")])))
+        assert words(await found(store, "c")) == [*told, "new", "newer"]
+        # The first ones are new when they come back, and so they are there again.
+        await put(store, "d", row(3, parent_id="c", snapshot=snapshot([*talk, *said("new")])))
+        assert words(await found(store, "d")) == [*(f"m{n}" for n in range(12)), "new"]
+        assert words(await found(store, "c")) == [*told, "new", "newer"]
+
     async def test_sweeping_forgets_what_no_row_holds_and_nothing_else(self, store: SessionStore) -> None:
         catalogue: SessionCatalogue = able(store, SessionCatalogue)
         history = said(*(f"m{n}" for n in range(10)))

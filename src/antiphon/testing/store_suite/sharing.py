@@ -304,6 +304,23 @@ class TenantContract(StoreFixtures):
         assert await latest_id(one, "s") == "r"
         assert await latest_id(one, "t") is None
 
+    async def test_one_idempotency_key_in_two_tenants_is_two_keys(self, tenant: Callable[[str], SessionStore]) -> None:
+        one, two = tenant("a"), tenant("b")
+        for view, name in ((one, "one"), (two, "two")):
+            await put(view, f"of-{name}", row(idempotency_key="k", snapshot=snapshot(said(name))))
+        for view, name in ((one, "one"), (two, "two")):
+            with pytest.raises(IdempotencyKeyError):
+                await put(view, f"again-{name}", row(1, session_id="t", idempotency_key="k"))
+            if isinstance(view, IdempotencyReader):
+                there = await view.get_snapshot_by_key("k")
+                assert there is not None
+                assert (there.snapshot_id, words(there)) == (f"of-{name}", [name])
+        if isinstance(one, SessionCatalogue):
+            await one.delete_session("s")
+            await put(one, "again-one", row(1, session_id="t", idempotency_key="k"))
+            if isinstance(two, IdempotencyReader):
+                assert await two.get_snapshot_by_key("k") is not None
+
     async def test_removal_stays_within_the_tenant(self, tenant: Callable[[str], SessionStore]) -> None:
         one: SessionCatalogue = able(tenant("a"), SessionCatalogue)
         two = tenant("b")
@@ -682,6 +699,16 @@ class LeaseContract(StoreFixtures):
         assert await one.acquire_lease("s", owner="x", wait=False) is not None
         assert await two.acquire_lease("s", owner="x", wait=False) is not None
         assert await one.acquire_lease("s", owner="y", wait=False) is None
+
+    @pytest.mark.parametrize("lease", [None, "s", ("s", "me", 1)])
+    async def test_what_is_no_lease_is_refused_by_name(self, store: SessionStore, lease: Any) -> None:
+        leases: SessionLease = able(store, SessionLease)
+        held = await leases.acquire_lease("s", owner="me")
+        for use in (leases.renew_lease, leases.release_lease):
+            with pytest.raises(TypeError, match="Lease"):
+                await use(lease)
+        assert held is not None
+        assert (await leases.renew_lease(held)).ticket == held.ticket
 
     @pytest.mark.parametrize("ttl", [0, -1, float("nan"), "1"])
     async def test_a_lease_needs_an_owner_and_a_time(self, store: SessionStore, ttl: Any) -> None:
