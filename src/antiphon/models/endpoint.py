@@ -106,7 +106,9 @@ def origin_of(error: BaseException) -> BaseException:
 def unreachable(error: BaseException, address: str, key: str) -> ModelConnectionError:
     """What a failure of the network comes to. It is passing, unless it is one of trust."""
     cause = origin_of(error)
-    if isinstance(cause, ssl.SSLError):
+    if isinstance(cause, ssl.SSLError) or "[SSL" in str(
+        cause
+    ):  # HTTP libraries pass the words on, not always the error
         return ModelConnectionError(
             f"{address} cannot be trusted: {cause}: give tls=..., or name its authority in SSL_CERT_FILE"
         )

@@ -225,4 +225,7 @@ class _Block:
         self.block[name] = (self.block.get(name) or "") + piece
 
     def whole(self) -> dict[str, Any]:
-        return {**self.block, "input": json.loads(self.arguments)} if self.arguments.strip() else self.block
+        try:
+            return {**self.block, "input": json.loads(self.arguments)} if self.arguments.strip() else self.block
+        except ValueError:  # cut off by the token limit: the agent tells the model so
+            return self.block

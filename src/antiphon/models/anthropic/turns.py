@@ -66,7 +66,9 @@ class AnthropicModel(Model):
         retries: Retries = Retries(),  # noqa: B008 - a frozen value
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._config = _checked({"model_id": model_id, "max_tokens": max_tokens, "params": dict(params or {})})
+        self._config = _checked(
+            {"model_id": model_id, "max_tokens": max_tokens, "params": {} if params is None else params}
+        )
         self._retries = retries
         self._clock = clock
         self._service = AnthropicService(
@@ -145,7 +147,7 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     params: object = config["params"]
     if not isinstance(params, Mapping):
         raise InvalidTypeError(f"params is {type(params).__name__}, not a dict of parameters")
-    given = dict(cast("Mapping[str, Any]", params))
+    given = deepcopy(dict(cast("Mapping[str, Any]", params)))
     if own := sorted(OWN & given.keys()):
         raise InvalidInputError(f"params[{own[0]!r}] cannot be set: the model sets it for each request")
     return {"model_id": model_id, "max_tokens": max_tokens, "params": given}

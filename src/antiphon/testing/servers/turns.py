@@ -236,7 +236,8 @@ class TurnServer(ABC):
         if step.broken:
             events.insert(middle, b'event: content_block_delta\ndata: {"type": "content_block_delta", \n\n')
         if step.failure is not None:
-            events = [*events[:middle], self.failure_event(step.failure)]
+            said = middle if step.answer.text else 1
+            events = [*events[:said], self.failure_event(step.failure)]
         return HTTPResponse(headers={"content-type": "text/event-stream"}, body=self._stream(step, events, middle))
 
     async def _stream(self, step: Step, events: list[bytes], middle: int) -> AsyncIterator[bytes | None]:
