@@ -58,6 +58,11 @@ class ChatAnswer:
         self._finished = False
         self._usage: Mapping[str, Any] = {}
 
+    @property
+    def over(self) -> bool:
+        """Whether the answer is whole; how many tokens it took may still come."""
+        return self._finished
+
     def feed(self, chunk: dict[str, Any]) -> list[StreamEvent]:
         """The events of a chunk.
 

@@ -42,6 +42,11 @@ class ResponsesAnswer:
         self.open_calls: list[str] = []
         self.unknown: Counter[str] = Counter()
 
+    @property
+    def over(self) -> bool:
+        """Whether the answer is whole."""
+        return self._stop is not None
+
     def feed(self, frame: dict[str, Any]) -> list[StreamEvent]:
         """The events of an event.
 

@@ -41,6 +41,11 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 class Decoder(Protocol):
     """A provider's stream as events. Without I/O; one for each attempt."""
 
+    @property
+    def over(self) -> bool:
+        """Whether the answer is whole, whatever else may come."""
+        ...
+
     def feed(self, frame: dict[str, Any], /) -> list[StreamEvent]:
         """Take one frame.
 
@@ -170,6 +175,10 @@ class OpenAIService:
                 finally:
                     await stream.close()
         except (OpenAIError, JSONDecodeError, UnicodeDecodeError) as error:
+            if decoder.over:  # what broke is not the answer
+                for event in decoder.end():
+                    yield event
+                return
             failure = self._translated(error, str(body.get("model", "")), key)
             # The provider's words may hold the key, and a traceback shows what an error comes from.
             raise failure from (None if key and key in f"{error}{error.__cause__}" else error)
