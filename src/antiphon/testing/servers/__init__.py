@@ -4,12 +4,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from antiphon.testing.servers.anthropic import AnthropicServer
+    from antiphon.testing.servers.gemini_live import GeminiLiveServer
     from antiphon.testing.servers.openai_chat import OpenAIChatServer
+    from antiphon.testing.servers.openai_realtime import OpenAIRealtimeServer
     from antiphon.testing.servers.openai_responses import OpenAIResponsesServer
 else:
     _NAMES = {
         "AnthropicServer": "antiphon.testing.servers.anthropic",
+        "GeminiLiveServer": "antiphon.testing.servers.gemini_live",
         "OpenAIChatServer": "antiphon.testing.servers.openai_chat",
+        "OpenAIRealtimeServer": "antiphon.testing.servers.openai_realtime",
         "OpenAIResponsesServer": "antiphon.testing.servers.openai_responses",
     }
 
@@ -23,6 +27,8 @@ else:
 
 __all__ = [
     "AnthropicServer",
+    "GeminiLiveServer",
     "OpenAIChatServer",
+    "OpenAIRealtimeServer",
     "OpenAIResponsesServer",
 ]
