@@ -1,6 +1,9 @@
 """What holds for every test: bounded property tests."""
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+pytest.register_assert_rewrite("antiphon.testing.model_suite", "antiphon.testing.store_suite")
 
 # No deadline: two busy cores say nothing about the code. Few examples: the suite has 20 minutes in all. The same ones in
 # every run: what fails here fails for everybody who has this commit. `make hunt` looks elsewhere.

@@ -236,6 +236,10 @@ class ScriptedBidiModel(BidiModel):
         self.truncations.append((response_id, played_ms))
         self._player.note("truncate")
 
+    def add(self, *steps: Step) -> None:
+        """Make the script longer. Call it on the loop's thread."""
+        self._player.add(*steps)
+
     def feed(self, *events: OutputEvent) -> None:
         """Send events now, past the script. Call it on the loop's thread."""
         self._line.post(*events)

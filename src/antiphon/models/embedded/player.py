@@ -73,6 +73,7 @@ class Player:
         self._spoken: Counter[str] = Counter()
         self._sent: Counter[str] = Counter()
         self._changed = asyncio.Event()
+        self._longer = asyncio.Event()
         self._response = ""
         self._cut: set[str] = set()
 
@@ -80,6 +81,11 @@ class Player:
     def steps_left(self) -> int:
         """Steps that did not begin yet."""
         return len(self._steps)
+
+    def add(self, *steps: Step) -> None:
+        """Make the script longer. Call it on the loop's thread."""
+        self._steps.extend(steps)
+        self._longer.set()
 
     def note_sent(self, content: BidiMessage | AudioDelta) -> None:
         """Something was sent to the model."""
@@ -104,10 +110,20 @@ class Player:
         line.post(BidiBargeInEvent(response_id=response_id))
 
     async def play(self, line: Line) -> None:
-        """Play the script until it is used up (the line then stays open), or the line is over."""
+        """Play the script, and what is added to it, until the line is over."""
         async with asyncio.TaskGroup() as late:
-            while self._steps and not line.over:
-                await self._step(self._steps.popleft(), line, late)
+            while not line.over:
+                if self._steps:
+                    step = self._steps.popleft()
+                    try:
+                        await self._step(step, line, late)
+                    except asyncio.CancelledError:
+                        if isinstance(step, Until):
+                            self._steps.appendleft(step)  # the next connection waits for it
+                        raise
+                else:
+                    self._longer.clear()
+                    await self._longer.wait()
 
     async def _step(self, step: Step, line: Line, late: asyncio.TaskGroup) -> None:
         match step:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import pytest
 
 from antiphon.content import Messages, ToolSpec
+from antiphon.errors import AntiphonError
 from antiphon.jsonable import decode_json
-from antiphon.models.base import Model
+from antiphon.models.base import ConfiguredModel, Model
 from antiphon.testing.clock import VirtualClock
 
 T = TypeVar("T")
@@ -210,6 +211,25 @@ def result(call_id: str, *content: str | dict[str, Any], status: str = "success"
     """The result of a call, as a block."""
     told = [{"text": item} if isinstance(item, str) else item for item in content]
     return {"toolResult": {"toolUseId": call_id, "status": status, "content": told}}
+
+
+async def nobody() -> str:
+    """An address at which nobody listens."""
+    server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return f"http://127.0.0.1:{port}"
+
+
+def tells_nothing(secret: str, model: ConfiguredModel, error: AntiphonError | None) -> None:
+    """The secret is in no word that a log could hold."""
+    told = [repr(model), str(model), repr(model.get_config())]
+    cause: BaseException | None = error
+    while cause is not None:
+        told += [str(cause), repr(cause)]
+        cause = cause.__cause__
+    assert not [text for text in told if secret in text], "a secret is told"
 
 
 MakeModel = Callable[..., Model]

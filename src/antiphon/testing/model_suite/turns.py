@@ -13,7 +13,6 @@ import pytest
 from antiphon.agent.turns import Agent
 from antiphon.content import ToolSpec, text_of
 from antiphon.errors import (
-    AntiphonError,
     ContextWindowOverflowException,
     ModelCredentialsError,
     ModelError,
@@ -34,7 +33,9 @@ from antiphon.testing.model_suite.support import (
     ask,
     assistant,
     in_virtual_time,
+    nobody,
     result,
+    tells_nothing,
     user,
 )
 from antiphon.tools.decorator import tool
@@ -359,7 +360,7 @@ class ModelContract(Lacks):
         with pytest.raises(ModelCredentialsError) as refused:
             await ask(model, [user("hello")])
         assert refused.value.status == "UNAUTHENTICATED"
-        _tells_nothing(wrong, model, refused.value)
+        tells_nothing(wrong, model, refused.value)
 
     async def test_an_unknown_model_is_named(self, make_model: MakeModel, provider: TurnProvider) -> None:
         self.needs("model_names")
@@ -371,7 +372,7 @@ class ModelContract(Lacks):
     async def test_a_provider_that_is_not_there_is_an_error_that_says_so(self, make_model: MakeModel) -> None:
         self.needs("network")
         clock = VirtualClock(autojump=False)
-        model = make_model(url=await _nobody(), clock=clock)
+        model = make_model(url=await nobody(), clock=clock)
         with pytest.raises(ModelError) as refused:
             await in_virtual_time(clock, ask(model, [user("hello")]))
         assert refused.value.status == "UNAVAILABLE"
@@ -384,7 +385,7 @@ class ModelContract(Lacks):
         assert model.get_config().get("model_id") != "changed"
         encode_json(model.get_config())
         if "credentials" not in self.lacks:
-            _tells_nothing(provider.key, model, None)
+            tells_nothing(provider.key, model, None)
 
     async def test_the_configuration_can_be_changed(self, model: Model, provider: TurnProvider) -> None:
         self.needs("model_names")
@@ -393,22 +394,3 @@ class ModelContract(Lacks):
         assert model.get_config()["model_id"] == "no-such-model-8"
         with pytest.raises(ModelNotFoundError, match="no-such-model-8"):
             await ask(model, [user("hello")])
-
-
-async def _nobody() -> str:
-    """An address at which nobody listens."""
-    server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    return f"http://127.0.0.1:{port}"
-
-
-def _tells_nothing(secret: str, model: Model, error: AntiphonError | None) -> None:
-    """The secret is in no word that a log could hold."""
-    told = [repr(model), str(model), repr(model.get_config())]
-    cause: BaseException | None = error
-    while cause is not None:
-        told += [str(cause), repr(cause)]
-        cause = cause.__cause__
-    assert not [text for text in told if secret in text], "a secret is told"
