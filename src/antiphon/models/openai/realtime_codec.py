@@ -140,6 +140,8 @@ class RealtimeCodec(Codec):
             self._say({"event_id": f"{kind}-{self._numbers}", **command})
 
     def _ask(self) -> None:
+        if not self.ready:
+            return
         if request := self._asking.ask():
             self._say({"type": "response.create", "event_id": request})
             self.alarms["patience"] = None
@@ -195,7 +197,7 @@ class RealtimeCodec(Codec):
             case wire.HeardDelta() | wire.HeardDone() | wire.HeardFailed():
                 return self._hearing.words(event)
             case wire.ItemAdded() | wire.ItemCreated():
-                self._asking.known(event.item.id or "")
+                self._known(event.item.id or "")
             case wire.RateLimits():
                 self._limits = event.rate_limits
             case wire.SessionCreated():
@@ -210,14 +212,23 @@ class RealtimeCodec(Codec):
         return ()
 
     def _opened(self, session: wire.Session) -> Sequence[OutputEvent]:
-        if self.ready:
+        if self._opening.begun:
             return ()
-        self.ready = True
-        for number, item in enumerate(self._opening.items()):
-            self._say({"type": "conversation.item.create", "event_id": f"history-{number}", "item": item})
+        self._opening.begun = True
+        for key, item in self._opening.items():
+            self._say({"type": "conversation.item.create", "event_id": key, "item": {"id": key, **item}})
         if self._opening.owed:
             self._asking.said("history")
+        self.ready = not self._opening.untold
         return (BidiConnectionStartEvent(connection_id=session.id or "", model=session.model or ""),)
+
+    def _known(self, item_id: str) -> None:
+        """The provider has an item. It is told all of the history before anything else is: what it refuses of it, is
+        refused when the session is opened.
+        """
+        self._asking.known(item_id)
+        self._opening.untold.discard(item_id)
+        self.ready = self.ready or (self._opening.begun and not self._opening.untold)
 
     def _user_speaks(
         self, event: wire.SpeechStarted | wire.Committed | wire.Cleared | wire.TimeoutTriggered
@@ -353,23 +364,34 @@ class RealtimeCodec(Codec):
 
 
 class _Opening:
-    """What a new session is told."""
+    """What a new session is told.
 
-    __slots__ = ("_continued", "_history", "owed", "session")
+    Attributes:
+        session: Its configuration.
+        owed: Whether the last of the history waits for an answer.
+        begun: Whether it is what it was told to be.
+        untold: The ids of items that it is not known to have.
+    """
+
+    __slots__ = ("_continued", "_history", "begun", "owed", "session", "untold")
 
     def __init__(self, session: dict[str, Any], history: list[Item], *, continued: bool, owed: bool) -> None:
         self.session = session
+        self.begun = False
+        self.untold: set[str] = set()
         self._history = history
         self._continued = continued
         last = history[-1] if history else {}
         self.owed = owed and (last.get("role") == "user" or last.get("type") == "function_call_output")
 
-    def items(self) -> list[Item]:
-        """The history, with a word about the restart where there was one."""
-        if not self._continued or not self._history:
-            return self._history
-        note: Item = {"type": "message", "role": "system", "content": [{"type": "input_text", "text": CONTINUED}]}
-        return [*self._history, note]
+    def items(self) -> list[tuple[str, Item]]:
+        """The history with its ids, and a word about the restart where there was one."""
+        items = list(self._history)
+        if self._continued and items:
+            items.append({"type": "message", "role": "system", "content": [{"type": "input_text", "text": CONTINUED}]})
+        told = [(f"history-{number}", item) for number, item in enumerate(items)]
+        self.untold = {key for key, _ in told}
+        return told
 
 
 class _Hearing:
