@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     )
     from antiphon.models.embedded.live import EmbeddedBidiModel
     from antiphon.models.embedded.turns import EmbeddedModel
+    from antiphon.models.google.live import GoogleGeminiLiveModel
     from antiphon.models.openai.chat import OpenAIModel
     from antiphon.models.openai.realtime import OpenAIRealtimeModel
     from antiphon.models.openai.responses import OpenAIResponsesModel
@@ -29,6 +30,7 @@ else:
         "ConnectionConfig": "antiphon.models.bidi",
         "EmbeddedBidiModel": "antiphon.models.embedded.live",
         "EmbeddedModel": "antiphon.models.embedded.turns",
+        "GoogleGeminiLiveModel": "antiphon.models.google.live",
         "Model": "antiphon.models.base",
         "ModelStopReason": "antiphon.models.base",
         "OpenAIModel": "antiphon.models.openai.chat",
@@ -57,6 +59,7 @@ __all__ = [
     "ConnectionConfig",
     "EmbeddedBidiModel",
     "EmbeddedModel",
+    "GoogleGeminiLiveModel",
     "Model",
     "ModelStopReason",
     "OpenAIModel",
