@@ -187,7 +187,9 @@ def branch(
     """Begin a session of its own with the state of a snapshot."""
     screen = Screen(as_json=as_json)
     with opened(store, tenant) as place:
-        row = asyncio.run(Runner(lambda: Agent(EmbeddedModel()), store=place).branch(snapshot, to))
+        source = place.sync.get_snapshot(snapshot)
+        name = "default" if source is None or source.agent_id is None else source.agent_id
+        row = asyncio.run(Runner(lambda: Agent(EmbeddedModel()), store=place, name=name).branch(snapshot, to))
     if as_json:
         screen.data(row_facts(row))
         return

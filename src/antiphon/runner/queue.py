@@ -69,7 +69,10 @@ class SessionQueue:
         finally:
             keeper.cancel()
             await asyncio.wait({keeper})
-            await self.store.release_lease(lease)
+            try:
+                await self.store.release_lease(lease)
+            except SessionStoreError as error:  # the run has its outcome; the turn ends by itself
+                _log.warning("the turn on session %r could not be given back: %s", session_id, error)
 
     async def _keep(self, lease: Lease) -> None:
         while True:

@@ -118,12 +118,15 @@ class Reader:
 
         Raises:
             SnapshotNotFoundError: If there is no such row.
+            InvalidInputError: If it is another agent's, which a run of this one would not find in the new session.
             NotResumableError: If it holds no settled state.
             SessionConflictError: If the new session is there already.
         """
         row = await self.store.get_snapshot(check_id("snapshot_id", snapshot_id))
         if row is None:
             raise SnapshotNotFoundError("snapshot", snapshot_id)
+        if row.agent_id not in {None, self.agent_id}:
+            raise InvalidInputError(f"snapshot {snapshot_id!r} is of agent {row.agent_id!r}, not {self.agent_id!r}")
         if not row.terminal or row.snapshot is None:
             raise NotResumableError(
                 snapshot_id, row.status, "only a settled row with a state can be branched from", row.parent_id

@@ -12,7 +12,7 @@ from antiphon.runner.ground import DETACHED
 from antiphon.runner.outputs import FinishReason, RunError
 from antiphon.session.rows import RowChange, RowWriter
 from antiphon.snapshot.envelope import Snapshot
-from antiphon.store.base import IN_FLIGHT, SessionSnapshot, SnapshotMetadataReader, SnapshotStatus
+from antiphon.store.base import IN_FLIGHT, SessionSnapshot, SessionStore, SnapshotMetadataReader, SnapshotStatus
 
 _TRIES = 4
 _PAUSE_S = 0.05
@@ -81,6 +81,11 @@ class RunRows:
         self._writer, self._clock = writer, clock
         self._branches, self._fork = branches, fork
         self._key = idempotency_key
+
+    @property
+    def store(self) -> SessionStore:
+        """Where they are written."""
+        return self._writer.store
 
     @property
     def snapshot_id(self) -> str:

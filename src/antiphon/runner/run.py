@@ -46,6 +46,7 @@ from antiphon.runner.resuming import resumed
 from antiphon.runner.rows import Content, Ending, RunRows
 from antiphon.runner.spending import Spending
 from antiphon.runner.state_type import StateType
+from antiphon.runner.waiting import told_to_end
 from antiphon.snapshot.envelope import SCHEMA_VERSION, Snapshot
 from antiphon.state import TypedState
 from antiphon.store.base import SessionSnapshot
@@ -127,6 +128,7 @@ class Run:
         self._plan = plan
         self._session_id = ground.session_id
         self._heart: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
         artifacts = load_ground(agent, ground, setup.state_type, initial_state)
         self._artifacts = Artifacts(artifacts, on_add=lambda added: self._tell(ArtifactChunk(added)))
         resumed_from = None if ground.row is None else ground.row.snapshot_id
@@ -163,6 +165,8 @@ class Run:
         if self._heart is None:
             # Ended by `go`; it only lets others know that this process is alive.
             self._heart = asyncio.create_task(self._beat(), name="heartbeat")  # noqa: TID251
+        if self._plan is None and (self._watch is None or self._watch.done()):  # a detached run's worker watches itself
+            self._watch = asyncio.create_task(self._obey(self._rows), name="watch")  # noqa: TID251 - as above
 
     async def go(self, inputs: AsyncIterator[object]) -> RunOutput:
         """Take one turn for each input, until one fails or is aborted.
@@ -188,9 +192,11 @@ class Run:
 
     async def rest(self) -> None:
         """Give no more signs of life."""
-        if self._heart is not None:
-            self._heart.cancel()
-            await asyncio.wait({self._heart})
+        helpers = {helper for helper in (self._heart, self._watch) if helper is not None}
+        for helper in helpers:
+            helper.cancel()
+        if helpers:
+            await asyncio.wait(helpers)
 
     async def _turn(self, given: object) -> None:
         """One turn, from its input to its row."""
@@ -425,6 +431,11 @@ class Run:
             if self._setup.strict:
                 raise
             _log.warning("what turn %r has begun could not be saved: %s", rows.snapshot_id, error)
+
+    async def _obey(self, rows: RunRows) -> None:
+        """End the run when somebody wants the row of the turn under way to be aborted."""
+        if await told_to_end(rows.store, rows.snapshot_id, clock=self._setup.clock) == "aborting":
+            self.abort()
 
     async def _beat(self) -> None:
         while self._rows is not None:

@@ -16,6 +16,7 @@ from antiphon.errors import (
     InvalidTypeError,
     NotSupportedError,
     StateManagementError,
+    TaskLostError,
 )
 from antiphon.ids import check_id
 from antiphon.jsonable import copy_json
@@ -23,7 +24,7 @@ from antiphon.runner.background import Background
 from antiphon.runner.client_state import given_out
 from antiphon.runner.feed import Feed
 from antiphon.runner.foreground import listened_to, one_by_one, waited_for
-from antiphon.runner.ground import Grounds
+from antiphon.runner.ground import DETACHED, Grounds
 from antiphon.runner.inputs import ResumeLike, RunInput, read_inputs
 from antiphon.runner.making import MakeAgent, Request, RunMaker
 from antiphon.runner.outputs import RunChunk, RunOutput
@@ -162,8 +163,8 @@ class Runner:
             snapshot_id: Go on from this row. With both, it must be the session's.
             state: Without a store: what the client was given last.
             resume: Answers to a turn that waits for a person (`Resume`), with the first input.
-            idempotency_key: A repeated request with the same key gets the outcome of the first, or waits for it. For one
-                turn, with a store.
+            idempotency_key: A repeated request with the same key gets the outcome of the first, or waits for it; the key
+                alone says that it is the same. For one turn, with a store.
 
         Returns:
             What it came to. Failures of a turn are in it, and not raised.
@@ -176,7 +177,8 @@ class Runner:
             SessionConflictError: If another run moved the session on meanwhile; nothing was written.
             QueueFullError: If too many runs wait for the session.
             QueueTimeoutError: If its turn did not come in time.
-            IdempotencyKeyError: If the key was used for another session.
+            IdempotencyKeyError: If the key was used for another session, or by another agent.
+            TaskLostError: If the key is that of a run in the background whose worker has gone silent.
             StateValidationError: If the stored state does not fit its type.
             StateSignatureError: If `state` is not one that was given out.
         """
@@ -419,6 +421,7 @@ class Runner:
         Raises:
             StateManagementError: If the client keeps the sessions.
             SnapshotNotFoundError: If there is no such row.
+            InvalidInputError: If the row is another agent's.
             NotResumableError: If the row is in flight, or holds no state.
             SessionConflictError: If the new session is there already.
         """
@@ -495,32 +498,49 @@ class Runner:
                 return earlier
         return run
 
-    async def _replayed(self, key: str, request: Request) -> RunOutput | None:
-        """What an earlier request with this key came to, once it has ended; None when there was none."""
-        grounds = self._maker.grounds
-        if grounds is None or not isinstance(grounds.store, IdempotencyReader):
+    async def _earlier(self, key: str | None, request: Request) -> SessionSnapshot | None:
+        """The row of an earlier request with this key; None when there was none.
+
+        Raises:
+            IdempotencyKeyError: If that was of another session, or another agent.
+        """
+        store = self.store
+        if (
+            key is None
+            or not isinstance(store, IdempotencyReader)
+            or (row := await store.get_snapshot_by_key(key)) is None
+        ):
             return None
-        row = await grounds.store.get_snapshot_by_key(key)
-        if row is None:
-            return None
-        named = request.session_id
-        if (named is not None and named != row.session_id) or row.agent_id != self.name:
+        session_id = request.session_id
+        if session_id is None and request.snapshot_id is not None:
+            named = await store.get_snapshot(request.snapshot_id)
+            session_id = None if named is None else named.session_id  # pruned since then
+        if session_id not in {None, row.session_id} or row.agent_id != self.name:
             raise IdempotencyKeyError(key, row.snapshot_id)
+        return row
+
+    async def _replayed(self, key: str, request: Request) -> RunOutput | None:
+        """What an earlier request with this key came to, once it has ended; None when there was none.
+
+        Raises:
+            IdempotencyKeyError: If that was of another session, or another agent.
+            TaskLostError: If it began a run in the background whose worker has gone silent: that may be adopted.
+        """
+        grounds, row = self._maker.grounds, await self._earlier(key, request)
+        if grounds is None or row is None:
+            return None
         if not row.terminal:
             row = await settled(grounds.store, row.snapshot_id, clock=self._clock, expire_after=grounds.expire_after)
-            if not row.terminal:
-                row = await grounds.seal_dead(row)
+        if not row.terminal:
+            if row.finish_reason == DETACHED:
+                raise TaskLostError(row.snapshot_id)
+            row = await grounds.seal_dead(row)
         return replace(output_of_row(row), replayed=True)
 
     async def _task_of(self, key: str | None, request: Request) -> Task | None:
         """The run that an earlier request with this key began."""
-        store = self.store
-        row = await store.get_snapshot_by_key(key) if key is not None and isinstance(store, IdempotencyReader) else None
-        if row is None or key is None:
-            return None
-        if request.session_id not in {None, row.session_id} or row.agent_id != self.name:
-            raise IdempotencyKeyError(key, row.snapshot_id)
-        return Task(self, row.snapshot_id)
+        row = await self._earlier(key, request)
+        return None if row is None else Task(self, row.snapshot_id)
 
     async def _presented(self, output: RunOutput, presenter: Presenter) -> RunOutput:
         session_id, key = output.session_id, self._maker.signing_key
