@@ -338,7 +338,7 @@ class ModelContract(Lacks):
     ) -> None:
         self.needs("breaks")
         clock = VirtualClock(autojump=False)
-        provider.cut(after_chunks=3)
+        provider.cut(after_chunks=5)
         provider.say("not this one")
         with pytest.raises(ModelError) as broken:
             await in_virtual_time(clock, ask(make_model(clock=clock), [user("hello")]))

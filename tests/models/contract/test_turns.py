@@ -1,0 +1,58 @@
+"""The models that answer in turns keep their contract, each against its provider's server on loopback."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.models import AnthropicModel, OpenAIModel, OpenAIResponsesModel
+from antiphon.testing import ModelContract
+from antiphon.testing.servers import AnthropicServer, OpenAIChatServer, OpenAIResponsesServer
+
+
+def _openai(given: dict, server) -> dict:
+    return {
+        "api_key": given.pop("key", server.key),
+        "base_url": given.pop("url", server.url),
+        "model_id": given.pop("model_id", server.model_id),
+        "environ": {},
+        **given,
+    }
+
+
+class TestOpenAI(ModelContract):
+    provider_name = "OpenAI chat completions"
+
+    @pytest.fixture
+    async def provider(self):
+        async with OpenAIChatServer() as server:
+            yield server
+
+    @pytest.fixture
+    def make_model(self, provider):
+        return lambda **given: OpenAIModel(**_openai(given, provider))
+
+
+class TestOpenAIResponses(ModelContract):
+    provider_name = "OpenAI Responses"
+
+    @pytest.fixture
+    async def provider(self):
+        async with OpenAIResponsesServer() as server:
+            yield server
+
+    @pytest.fixture
+    def make_model(self, provider):
+        return lambda **given: OpenAIResponsesModel(**_openai(given, provider))
+
+
+class TestAnthropic(ModelContract):
+    provider_name = "Anthropic"
+
+    @pytest.fixture
+    async def provider(self):
+        async with AnthropicServer() as server:
+            yield server
+
+    @pytest.fixture
+    def make_model(self, provider):
+        return lambda **given: AnthropicModel(**_openai(given, provider), max_tokens=1000)
