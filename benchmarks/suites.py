@@ -121,6 +121,7 @@ STORE = Suite(
                 Figure(key="store_cpu_100_ms", label="at turn 100", unit="ms"),
                 Figure(key="store_cpu_1000_ms", label="at turn 1,000", unit="ms"),
                 Figure(key="store_wall_10_ms", label="time of a turn: at turn 10", unit="ms"),
+                Figure(key="store_wall_100_ms", label="at turn 100", unit="ms"),
                 Figure(key="store_wall_1000_ms", label="at turn 1,000", unit="ms"),
                 Figure(
                     key="store_growth", label="turn 1,000 takes so many times what turn 10 took", unit="×", target=1.5

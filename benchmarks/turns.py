@@ -195,6 +195,7 @@ async def _turns(make: MakeShelf, *, quick: bool) -> Numbers:
             "store_cpu_100_ms": log.around(marks.hundred, log.cpu) * 1e3,
             "store_cpu_1000_ms": log.around(marks.thousand, log.cpu) * 1e3,
             "store_wall_10_ms": log.around(marks.early, log.wall) * 1e3,
+            "store_wall_100_ms": log.around(marks.hundred, log.wall) * 1e3,
             "store_wall_1000_ms": log.around(marks.thousand, log.wall) * 1e3,
             "store_growth": log.around(marks.thousand, log.wall) / log.around(marks.early, log.wall),
         }

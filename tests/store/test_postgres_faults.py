@@ -80,6 +80,29 @@ def test_a_server_that_is_not_there_is_an_error_of_the_constructor(tmp_path):
         PostgresSessionStore(f"postgresql://postgres@/postgres?host={tmp_path}")
 
 
+FULL = """
+CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
+CREATE TRIGGER full_disk BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION full_disk();
+"""
+
+
+async def test_a_full_disk_is_a_clear_error_and_the_store_works_again_when_there_is_room(postgres_dsn, schema):
+    async with PostgresSessionStore(postgres_dsn, schema=schema) as store:
+        await put(store, "a", row(snapshot=snapshot(said("one"))))
+        with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+            connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(schema)))
+            connection.execute(FULL)
+            with pytest.raises(SessionStoreError, match="No space left on device") as caught:
+                await put(store, "b", row(1, parent_id="a", snapshot=snapshot(said("one", "two"))), expected_tip="a")
+            assert isinstance(caught.value.__cause__, psycopg.errors.DiskFull)
+            assert await store.get_snapshot("b") is None
+            assert words(await found(store, "a")) == ["one"]
+            connection.execute("DROP TRIGGER full_disk ON messages")
+        await put(store, "b", row(1, parent_id="a", snapshot=snapshot(said("one", "two"))), expected_tip="a")
+        assert words(await found(store, "b")) == ["one", "two"]
+
+
 async def test_connections_that_the_server_ended_are_replaced_without_an_error(postgres_dsn, schema):
     async with PostgresSessionStore(postgres_dsn, schema=schema) as store:
         await put(store, "a", row())
