@@ -223,8 +223,9 @@ class RealtimeCodec(Codec):
         return (BidiConnectionStartEvent(connection_id=session.id or "", model=session.model or ""),)
 
     def _known(self, item_id: str) -> None:
-        """The provider has an item. It is told all of the history before anything else is: what it refuses of it, is
-        refused when the session is opened.
+        """The provider has an item.
+
+        Nothing else is said before it has the whole history: what it refuses of that, it refuses when the session is opened.
         """
         self._asking.known(item_id)
         self._opening.untold.discard(item_id)
