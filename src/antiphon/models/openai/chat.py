@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import Messages, SystemContentBlock, ToolSpec
 from antiphon.models.base import Model, StreamEvent
+from antiphon.models.endpoint import ApiKey
 from antiphon.models.openai.chat_answer import ChatAnswer
 from antiphon.models.openai.chat_request import OWN, chat_request
 from antiphon.models.openai.config import checked_config
-from antiphon.models.openai.service import ApiKey, OpenAIService
+from antiphon.models.openai.service import OpenAIService
 from antiphon.models.retrying import Retries
 
 if TYPE_CHECKING:

@@ -7,9 +7,6 @@ that speak the protocol give a status and a text at least, so texts are looked a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from email.utils import parsedate_to_datetime
-from math import isfinite
 from typing import Any, cast
 
 from antiphon.errors import (
@@ -107,26 +104,3 @@ def _fields(value: object) -> Mapping[str, Any]:
 
 def _text(value: object) -> str | None:
     return str(value) if isinstance(value, (str, int)) and str(value) else None
-
-
-def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds that an answer's headers ask to wait, if they do: `retry-after-ms`, or `Retry-After` (RFC 9110, 10.2.3).
-
-    Args:
-        headers: The answer's headers; names in lower case, or found without regard to case.
-        now: The date, for headers that give one.
-    """
-    for name, divisor in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
-        try:
-            seconds = float(value) / divisor
-        except ValueError:
-            continue
-        return max(0.0, seconds) if isfinite(seconds) else None
-    try:
-        moment = parsedate_to_datetime(headers.get("retry-after", ""))
-        return max(0.0, (moment - now).total_seconds())
-    except (TypeError, ValueError):
-        return None

@@ -13,10 +13,11 @@ from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import Messages, SystemContentBlock, ToolSpec
 from antiphon.errors import ModelHistoryLostError, ModelRequestError
 from antiphon.models.base import Model, StreamEvent
+from antiphon.models.endpoint import ApiKey
 from antiphon.models.openai.config import checked_config
 from antiphon.models.openai.responses_answer import ResponsesAnswer
 from antiphon.models.openai.responses_request import OWN, input_items, responses_request, without_reasoning
-from antiphon.models.openai.service import ApiKey, OpenAIService
+from antiphon.models.openai.service import OpenAIService
 from antiphon.models.retrying import Retries
 
 if TYPE_CHECKING:

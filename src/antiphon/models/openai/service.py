@@ -6,34 +6,38 @@ of compatible servers that the SDK does not know pass in both directions.
 
 from __future__ import annotations
 
-import inspect
-import os
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib import import_module
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, Protocol, cast
-from urllib.parse import urlsplit, urlunsplit
 
 from antiphon.clock import Clock
 from antiphon.errors import (
     InvalidInputError,
     MissingExtraError,
     ModelConnectionError,
-    ModelCredentialsError,
     ModelError,
     ModelProtocolError,
 )
 from antiphon.models.base import StreamEvent
-from antiphon.models.openai.failures import refusal_from, retry_after
+from antiphon.models.endpoint import (
+    ApiKey,
+    KeySource,
+    address_of,
+    checked_url,
+    retry_after_of,
+    system_trust,
+    unreachable,
+    variables,
+    without_key,
+)
+from antiphon.models.openai.failures import refusal_from
 from antiphon.models.retrying import Retries, with_retries
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-ApiKey = str | Callable[[], str | Awaitable[str]]
-"""A key, or what gives one each time it is needed (then it may be short-lived)."""
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
@@ -98,28 +102,20 @@ class OpenAIService:
             import_module("openai")  # here, and not in the first request: it takes a third of a second
         except ImportError as error:
             raise MissingExtraError("openai", "openai") from error
-        variables = os.environ if environ is None else environ
+        environment = variables(environ)
         arguments = dict(client_args or {})
         if client is not None and (arguments or api_key is not None or base_url is not None or tls is not None):
             raise InvalidInputError("client is used as it is: client_args, api_key, base_url and tls do not go with it")
-        key: ApiKey | None = _first(api_key, arguments.pop("api_key", None), variables.get("OPENAI_API_KEY"))
-        if client is None and not key:
-            raise ModelCredentialsError(
-                "no key: give api_key=... (any text, for a server that asks for none), or set OPENAI_API_KEY"
-            )
-        url = _first(base_url, arguments.pop("base_url", None), variables.get("OPENAI_BASE_URL")) or DEFAULT_BASE_URL
-        self.base_url = str(client.base_url if client is not None else url)
-        if not self.base_url.startswith(("http://", "https://")):
-            raise InvalidInputError(f"base_url={self.base_url!r} does not begin with http:// or https://")
+        given_key = _first(api_key, arguments.pop("api_key", None))
+        given_url = _first(base_url, arguments.pop("base_url", None), environment.get("OPENAI_BASE_URL") or None)
+        self.base_url = checked_url(str(client.base_url if client is not None else given_url or DEFAULT_BASE_URL))
         self._client = client
-        self._key: ApiKey = "" if key is None else _checked(key) if isinstance(key, str) else key
-        if client is not None:
-            self._key = client.api_key
+        self._key = None if client is not None else KeySource(given_key, names=("OPENAI_API_KEY",), environ=environment)
         self._arguments = arguments
         # The SDK would look these up in the environment of the process, whatever `environ` says.
         self._account = (
-            _first(arguments.pop("organization", None), variables.get("OPENAI_ORG_ID")),
-            _first(arguments.pop("project", None), variables.get("OPENAI_PROJECT_ID")),
+            _first(arguments.pop("organization", None), environment.get("OPENAI_ORG_ID")),
+            _first(arguments.pop("project", None), environment.get("OPENAI_PROJECT_ID")),
         )
         self._tls = tls
         self._retries = retries
@@ -128,8 +124,7 @@ class OpenAIService:
     @property
     def address(self) -> str:
         """The endpoint as it may be told: without a user, a password or a query."""
-        parts = urlsplit(self.base_url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
+        return address_of(self.base_url)
 
     def answer(
         self, path: str, body: dict[str, Any], decoder: Callable[[], Decoder]
@@ -151,9 +146,10 @@ class OpenAIService:
     async def _attempt(self, path: str, body: dict[str, Any], decoder: Decoder) -> AsyncGenerator[StreamEvent, None]:
         from openai import AsyncStream, OpenAIError
 
-        key = await self._fresh_key()
+        key = "" if self._key is None else await self._key.current()
         try:
             async with self._connected(key) as client:
+                key = key or client.api_key
                 stream = await client.post(
                     path,
                     cast_to=object,
@@ -206,77 +202,42 @@ class OpenAIService:
     def _context(self) -> ssl.SSLContext | None:
         """Whom to trust: read once, because the SDK would read all certificates anew for each client (20 ms of work)."""
         if self._tls is None:
-            paths = ssl.get_default_verify_paths()
-            if not (paths.cafile or paths.capath):
-                return None  # a system without certificates: the SDK brings its own
-            self._tls = ssl.create_default_context()
+            self._tls = system_trust()
         return self._tls
-
-    async def _fresh_key(self) -> str:
-        if isinstance(self._key, str):
-            return self._key
-        given = self._key()
-        key = await given if inspect.isawaitable(given) else given
-        if not key:
-            raise ModelCredentialsError("api_key was called and gave no key")
-        return _checked(key)
 
     def _translated(self, error: Exception, model_id: str, key: str) -> ModelError:
         """What a foreign error is here. The key is nowhere in it."""
         import openai
 
-        def told(text: object) -> str:
-            return str(text).replace(key, "***") if key else str(text)
-
         if isinstance(error, openai.APIStatusError):
             failure = refusal_from(
                 error.body, status=error.status_code, fallback=error.response.reason_phrase, model_id=model_id
             )
-            failure.args = (told(failure),)
-            failure.retry_after_s = retry_after(error.response.headers, self._clock.utc())
+            failure.args = (without_key(str(failure), key),)
+            failure.retry_after_s = _retry_after(error.response.headers, self._clock)
             return failure
         if isinstance(error, openai.APITimeoutError):
             return ModelConnectionError(
                 f"{self.address} did not answer in time: try again, or give client_args a longer timeout", passing=True
             )
         if isinstance(error, openai.APIConnectionError):
-            cause = _origin(error)
-            if isinstance(cause, ssl.SSLError):
-                return ModelConnectionError(
-                    f"{self.address} cannot be trusted: {cause}: give tls=, or name its authority in SSL_CERT_FILE"
-                )
-            reason = told(cause) or type(cause).__name__
-            return ModelConnectionError(
-                f"{self.address} cannot be reached, or broke off: {reason}: check base_url and the network",
-                passing=True,
-            )
+            return unreachable(error, self.address, key)
         if isinstance(error, openai.APIError):  # said in the middle of a stream
             failure = refusal_from(error.body, status=None, fallback=error.message, model_id=model_id)
-            failure.args = (told(failure),)
+            failure.args = (without_key(str(failure), key),)
             return failure
         if isinstance(error, openai.OpenAIError):
-            return ModelError(told(error))
-        return ModelProtocolError(f"{self.address} sent what is no JSON: {told(error)}: check base_url")
+            return ModelError(without_key(str(error), key))
+        return ModelProtocolError(
+            f"{self.address} sent what is no JSON: {without_key(str(error), key)}: check base_url"
+        )
 
 
 def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _checked(key: str) -> str:
-    """A key without the white space around it. Its text is in no error: HTTP libraries would tell a header they refuse."""
-    key = key.strip()
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise ModelCredentialsError("the key has characters that no key has, such as a line break: check api_key")
-    return key
-
-
-def _origin(error: BaseException) -> BaseException:
-    """The innermost cause of an error."""
-    seen = {id(error)}
-    while True:
-        inner = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        if inner is None or id(inner) in seen:
-            return error
-        seen.add(id(inner))
-        error = inner
+def _retry_after(headers: Mapping[str, str], clock: Clock) -> float | None:
+    """Seconds that the answer asks to wait: OpenAI's `retry-after-ms` is the finer one."""
+    finer = retry_after_of(headers.get("retry-after-ms"), clock)
+    return retry_after_of(headers.get("retry-after"), clock) if finer is None else finer / 1000
