@@ -7,7 +7,12 @@ import sys
 
 import pytest
 
+from antiphon import Agent, Runner, ToolContext, tool
+from antiphon.cli.chatting import _Chat
 from antiphon.cli.entry import main
+from antiphon.cli.screen import Screen
+from antiphon.store import InMemorySessionStore
+from antiphon.testing import Answer, ScriptedModel
 from tests.cli.conftest import KINDS
 
 TOOLS = '''
@@ -81,6 +86,42 @@ def test_a_question_is_shown_and_the_next_line_answers_it(url, tmp_path, capsys)
     shown = capsys.readouterr()
     assert shown.out == "sure: Pay 20?\n20 was paid.\n"
     assert "pay" in shown.err
+
+
+def test_a_question_that_an_earlier_process_left_open_is_shown_again_and_answered(url, tmp_path, capsys):
+    tools = tmp_path / "money.py"
+    tools.write_text(TOOLS, encoding="utf-8")
+    asked = as_json(capsys, "chat", "-s", "ann", "--tool", str(tools), "-m", "pay 20")
+    assert asked["finish_reason"] == "interrupted"
+    for where, answer, told in (
+        (["-s", "ann"], "yes", "20 was paid."),
+        (["--snapshot", asked["snapshot_id"]], "no", "Nothing was paid."),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "antiphon.cli", "chat", *where, "--tool", str(tools), "-m", answer],
+            capture_output=True,
+            text=True,
+            env=dict(os.environ),
+            timeout=50,
+            check=True,
+        )
+        assert done.stdout == f"sure: Pay 20?\n{told}\n"
+
+
+def test_of_several_questions_a_line_answers_the_first():
+    screen, waiting = Screen(as_json=False), []
+
+    @tool
+    def pay(amount: int, ctx: ToolContext) -> str:
+        """Pay."""
+        waiting.append((amount, ctx.interrupt("sure", f"Pay {amount}?")))
+        return f"{amount} was paid."
+
+    model = ScriptedModel([Answer(tool_uses=[("pay", {"amount": 1}), ("pay", {"amount": 2})]), "So."])
+    talk = _Chat(Runner(lambda: Agent(model, tools=[pay]), store=InMemorySessionStore()), screen, "s", None)
+    assert talk.say_all(["pay", "yes", "no"]) == 0
+    assert sorted(waiting) == [(1, "yes"), (2, "no")]
+    assert not talk.asked
 
 
 def test_without_a_store_a_chat_says_that_it_is_forgotten(capsys, monkeypatch):

@@ -26,6 +26,13 @@ def paths(command, path):
         yield from paths(each, [*path, name])
 
 
+def commands_of(path):
+    command = typer.main.get_command(app)
+    for name in path:
+        command = command.commands[name]
+    return getattr(command, "commands", {})
+
+
 @pytest.mark.parametrize(
     "path", list(paths(typer.main.get_command(app), [])), ids=lambda path: " ".join(path) or "antiphon"
 )
@@ -33,6 +40,19 @@ def test_every_command_is_in_the_manual_and_helps(path, capsys):
     assert f"\n## {' '.join(['antiphon', *path])}\n" in MANUAL
     assert main([*path, "--help"]) == 0
     assert capsys.readouterr().out.startswith("Usage: antiphon")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in paths(typer.main.get_command(app), []) if path and not commands_of(path)],
+    ids=" ".join,
+)
+def test_every_command_takes_a_store_a_tenant_and_tells_json(path):
+    command = typer.main.get_command(app)
+    for name in path:
+        command = command.commands[name]
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {"--store", "--tenant", "--json"} <= options
 
 
 def test_every_exit_code_is_in_the_manual():

@@ -2,9 +2,11 @@
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -242,6 +244,27 @@ def test_a_store_that_is_whole_passes_its_check(place, capsys):
     assert told["sessions"] == 2
     assert told["snapshots"] >= 4
     assert told["damaged"] == []
+
+
+def test_long_work_shows_a_bar_where_there_is_a_terminal_and_nowhere_else(ids):
+    main_end, end = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "antiphon.cli", "store", "check", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=end,
+        env={**os.environ, "TERM": "xterm-256color"},
+    ) as checking:
+        os.close(end)
+        shown = b""
+        with suppress(OSError):  # how Linux tells that the other end is closed
+            while piece := os.read(main_end, 4096):
+                shown += piece
+        os.close(main_end)
+        told = json.loads(checking.stdout.read())
+    assert told["sessions"] == 2
+    assert b"checking" in shown
+    assert b"2/2" in shown
+    assert command("store", "check", "--json").stderr == b""
 
 
 async def test_a_check_names_the_damaged_session_of_a_folder(tmp_path):

@@ -18,10 +18,14 @@ from antiphon.cli.screen import Screen, plain
 from antiphon.cli.turns import lines_of
 from antiphon.content import text_of
 from antiphon.ids import new_uuid7
+from antiphon.interrupts import Interrupt
 from antiphon.models.embedded.turns import EmbeddedModel
 from antiphon.runner.outputs import ModelChunk, RunOutput
+from antiphon.runner.replaying import output_of_row
 from antiphon.runner.runner import Runner
+from antiphon.store.line_store import LineStore
 
+_AGENT = "default"
 _LEAVING = frozenset({"/quit", "/exit"})
 
 SessionChoice = Annotated[
@@ -53,16 +57,31 @@ def chat(
     system: SystemPrompt = None,
     as_json: AsJson = False,
 ) -> None:
-    """Chat with the embedded model, which needs no key. Without --message, lines are read until /quit or the end."""
+    """Chat with the embedded model, which needs no key. Without --message, lines are read until /quit or the end.
+
+    Where a question of a tool is open, from an earlier process too, a line is the answer to the first one.
+    """
     screen = Screen(as_json=as_json)
     if store == "memory:":
         screen.say("nothing of this is kept: give --store to keep it")
     with opened(store, tenant, new=True) as place:
         runner = Runner(lambda: Agent(EmbeddedModel(), tools=list(tools or []), system_prompt=system), store=place)
-        talk = _Chat(runner, screen, session if session or snapshot else new_uuid7(), snapshot)
+        asked = _open_questions(place, session, snapshot)
+        talk = _Chat(runner, screen, session if session or snapshot else new_uuid7(), snapshot, asked)
         code = talk.say_all(messages) if messages else talk.read_all()
     if code:
         raise typer.Exit(code)
+
+
+def _open_questions(place: LineStore, session_id: str | None, snapshot_id: str | None) -> Sequence[Interrupt]:
+    """What waits for an answer where the chat goes on."""
+    if snapshot_id is not None:
+        row = place.sync.get_snapshot(snapshot_id)
+    elif session_id is not None:
+        row = place.sync.get_latest_snapshot(session_id, agent_id=_AGENT)
+    else:
+        return ()
+    return () if row is None or not row.terminal else output_of_row(row).interrupts
 
 
 @dataclass(slots=True)
@@ -81,10 +100,11 @@ class _Chat:
     screen: Screen
     session_id: str | None
     snapshot_id: str | None
-    asked: Sequence[Any] = ()
+    asked: Sequence[Interrupt] = ()
 
     def say_all(self, messages: Sequence[str]) -> int:
         """Take a turn for each message; the first failure ends it."""
+        self._ask()
         for message in messages:
             if code := self.turn(message):
                 return code
@@ -93,6 +113,7 @@ class _Chat:
     def read_all(self) -> int:
         """Take a turn for each line of standard input. A failed turn ends what a script says, not what a person does."""
         person = sys.stdin.isatty()
+        self._ask()
         while True:
             if person:
                 self.screen.say("> ", end="")
@@ -103,8 +124,8 @@ class _Chat:
                 return code
 
     def turn(self, text: str) -> int:
-        """Say something, or answer the questions that are open, and show what comes of it."""
-        answers = [question.answer(text) for question in self.asked]
+        """Say something, or answer the first question that is open, and show what comes of it."""
+        answers = [question.answer(text) for question in self.asked[:1]]
         output = asyncio.run(self._turn(None if answers else text, answers))
         # From here on by session: should somebody else move it on between two turns, this goes on from there.
         self.session_id, self.snapshot_id, self.asked = output.session_id, None, output.interrupts
@@ -112,11 +133,15 @@ class _Chat:
             self.screen.data(output.to_dict())
         elif output.error is not None:
             self.screen.say(plain(str(output)), "red")
-        for question in () if self.screen.as_json else output.interrupts:
-            self.screen.show(plain(f"{question.name}: {question.reason}"))
+        self._ask()
         if not self.screen.as_json:
             self.screen.say(f"session {plain(output.session_id)}, snapshot {output.snapshot_id}")
         return ExitCode.OK if output.error is None else code_of_status(output.error.status)
+
+    def _ask(self) -> None:
+        """Show the question that the next line answers."""
+        for question in () if self.screen.as_json else self.asked[:1]:
+            self.screen.show(plain(f"{question.name}: {question.reason}"))
 
     async def _turn(self, text: str | None, answers: list[dict[str, Any]]) -> RunOutput:
         output: RunOutput | None = None
