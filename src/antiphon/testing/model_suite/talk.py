@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -13,6 +14,8 @@ from antiphon.events import BidiAudioDeltaEvent, BidiResponseStopEvent, OutputEv
 from antiphon.models.bidi import AudioCapable, AudioConfig, BidiModel
 from antiphon.testing.clock import VirtualClock
 from antiphon.testing.model_suite.support import PATIENCE_S
+
+_LOOK_S = 0.02
 
 EventT = TypeVar("EventT", bound=OutputEvent)
 
@@ -128,7 +131,9 @@ class Talk:
                 while not what():
                     assert self.error is None or wanted == "the end", f"{wanted}: the talk ended by {self.error!r}"
                     self._news.clear()
-                    await self._news.wait()
+                    with suppress(TimeoutError):  # what is waited for may be no event
+                        async with asyncio.timeout(_LOOK_S):
+                            await self._news.wait()
         except TimeoutError:
             came = [event.type for event in self.events if not isinstance(event, BidiAudioDeltaEvent)]
             raise AssertionError(f"{wanted} did not come; this did: {came}; {texts(self.agent)}") from None

@@ -1,0 +1,27 @@
+"""The providers of live models, each as a script that its model talks to."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+from antiphon.models import OpenAIRealtimeModel
+from antiphon.testing import VirtualClock
+from antiphon.testing.servers import OpenAIRealtimeServer
+from tests.models.contract.script import Script
+
+
+@asynccontextmanager
+async def scripted(clock: VirtualClock):
+    yield Script(clock)
+
+
+@asynccontextmanager
+async def openai(clock: VirtualClock):
+    async with OpenAIRealtimeServer() as server:
+        server.make = lambda **given: OpenAIRealtimeModel(
+            server.model_id, transcription_model_id="gpt-transcribe", api_key=server.key, base_url=server.url, **given
+        )
+        yield server
+
+
+PROVIDERS = {"embedded": scripted, "OpenAI Realtime": openai}
