@@ -168,6 +168,15 @@ async def test_a_turn_that_fails_ends_the_run_and_its_row_says_why():
     assert await task.abort() == "failed"
 
 
+async def test_a_turn_in_the_background_that_fails_before_it_has_done_anything_has_its_row_all_the_same():
+    store = InMemorySessionStore()
+    runner = Runner(makes(RuntimeError("broken"), "Well."), store=store)
+    row = await (await runner.detach("1", session_id="s")).wait()
+    assert (row.status, row.finish_reason, row.error["message"]) == ("failed", "failed", "broken")
+    assert str(await runner.run("2", session_id="s")) == "Well."
+    assert [row.status for row in await rows_of(store, "s")] == ["failed", "completed"]
+
+
 async def test_a_repeated_request_gets_the_task_of_the_first():
     runner = Runner(makes("a", "b"), store=InMemorySessionStore())
     tasks = [await runner.detach("x", idempotency_key="k") for _ in range(2)]

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from antiphon import Agent, NullConversationManager, Runner
 from antiphon.runner import TurnInput
 from antiphon.store import InMemorySessionStore
-from antiphon.testing import Answer, ScriptedModel, VirtualClock
+from antiphon.testing import Answer, FaultStore, ScriptedModel, VirtualClock
 from tests.runner.support import rows_of, texts
 
 
 class Process:
     """A runner whose model stands still at one input, until it is let go on."""
 
-    def __init__(self, store, clock, stands_at=None):
+    def __init__(self, store, clock, stands_at=None, *, cuttable=False):
         self.entered, self.gate = asyncio.Event(), asyncio.Event()
 
         def answer(messages):
@@ -29,12 +29,15 @@ class Process:
             model = ScriptedModel([answer] * 10)
             return Agent(model, clock=clock, conversation_manager=NullConversationManager())
 
-        self.runner = Runner(make, store=store, clock=clock)
+        self.cut = FaultStore(store)
+        self.runner = Runner(make, store=self.cut if cuttable else store, clock=clock)
 
 
 steps = st.one_of(
     st.tuples(st.just("run"), st.integers(1, 3)),
     st.tuples(st.just("from"), st.integers(0, 20)),
+    st.tuples(st.just("branch"), st.integers(0, 20)),
+    st.tuples(st.just("cut off"), st.sampled_from(["dies", "is cancelled", "is aborted"])),
     st.tuples(
         st.just("task"),
         st.integers(1, 4),  # turns
@@ -69,8 +72,44 @@ class World:
                     parent = rows[number % len(rows)].snapshot_id
                     output = await Process(self.store, self.clock).runner.run(*self.inputs(1), snapshot_id=parent)
                     assert (await self.store.get_snapshot(output.snapshot_id)).parent_id == parent
+            case ("branch", number):
+                rows = await rows_of(self.store, "s")
+                if rows:
+                    await self.branch(rows[number % len(rows)])
+            case ("cut off", how):
+                await self.cut_off(how)
             case ("task", number, stand, crashes, end):
                 await self.task(number, stand, crashes, end)
+
+    async def branch(self, row):
+        """A session of its own goes on by itself; what it came from does not know of it."""
+        process = Process(self.store, self.clock)
+        copy = await process.runner.branch(row.snapshot_id)
+        assert (texts(copy), copy.parent_id) == (texts(row), row.snapshot_id)
+        [said] = self.inputs(1)
+        output = await process.runner.run(said, session_id=copy.session_id)
+        assert texts(await self.store.get_snapshot(output.snapshot_id)) == [*texts(row), said, f"To {said}."]
+
+    async def cut_off(self, how):
+        """A run that ends in the middle of its second turn, whoever ends it: the first is there, and what is gone on from."""
+        one, two, three = self.inputs(3)
+        process = Process(self.store, self.clock, two, cuttable=how == "dies")
+        running = asyncio.create_task(process.runner.run([TurnInput(one), TurnInput(two)], session_id="s"))
+        await process.entered.wait()
+        first = (await rows_of(self.store, "s"))[-1]
+        assert texts(first)[-2:] == [one, f"To {one}."]
+        if how == "dies":  # nobody is told: of the second turn nothing was worth a row yet
+            process.cut.fail(verbs=["write"])
+        if how == "is aborted":
+            assert await process.runner.abort(first.snapshot_id) == "completed"  # that turn has ended
+        running.cancel()
+        for _ in range(8):
+            await self.clock.advance(1)
+        await asyncio.gather(running, return_exceptions=True)
+        output = await Process(self.store, self.clock).runner.run(three, session_id="s")
+        said = texts(await self.store.get_snapshot(output.snapshot_id))
+        assert said[-2:] == [three, f"To {three}."]
+        assert said[: len(texts(first))] == texts(first)
 
     async def task(self, number, stand, crashes, end):
         said = self.inputs(number)
