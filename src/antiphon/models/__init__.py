@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from antiphon.models.anthropic.turns import AnthropicModel
     from antiphon.models.base import Model, ModelStopReason, StreamEvent, strip_metadata
+    from antiphon.models.bedrock.nova_sonic import BedrockNovaSonicModel
     from antiphon.models.bidi import (
         AudioCapable,
         AudioConfig,
@@ -26,6 +27,7 @@ else:
         "AudioCapable": "antiphon.models.bidi",
         "AudioConfig": "antiphon.models.bidi",
         "AudioStreamConfig": "antiphon.models.bidi",
+        "BedrockNovaSonicModel": "antiphon.models.bedrock.nova_sonic",
         "BidiModel": "antiphon.models.bidi",
         "ConnectionConfig": "antiphon.models.bidi",
         "EmbeddedBidiModel": "antiphon.models.embedded.live",
@@ -55,6 +57,7 @@ __all__ = [
     "AudioCapable",
     "AudioConfig",
     "AudioStreamConfig",
+    "BedrockNovaSonicModel",
     "BidiModel",
     "ConnectionConfig",
     "EmbeddedBidiModel",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from antiphon.testing.servers.anthropic import AnthropicServer
     from antiphon.testing.servers.gemini_live import GeminiLiveServer
+    from antiphon.testing.servers.nova_sonic import NovaSonicServer
     from antiphon.testing.servers.openai_chat import OpenAIChatServer
     from antiphon.testing.servers.openai_realtime import OpenAIRealtimeServer
     from antiphon.testing.servers.openai_responses import OpenAIResponsesServer
@@ -12,6 +13,7 @@ else:
     _NAMES = {
         "AnthropicServer": "antiphon.testing.servers.anthropic",
         "GeminiLiveServer": "antiphon.testing.servers.gemini_live",
+        "NovaSonicServer": "antiphon.testing.servers.nova_sonic",
         "OpenAIChatServer": "antiphon.testing.servers.openai_chat",
         "OpenAIRealtimeServer": "antiphon.testing.servers.openai_realtime",
         "OpenAIResponsesServer": "antiphon.testing.servers.openai_responses",
@@ -28,6 +30,7 @@ else:
 __all__ = [
     "AnthropicServer",
     "GeminiLiveServer",
+    "NovaSonicServer",
     "OpenAIChatServer",
     "OpenAIRealtimeServer",
     "OpenAIResponsesServer",
