@@ -143,21 +143,17 @@ def scan(data: bytes, base: int, previous: int = 0) -> Iterator[Frame | Gap]:
         frame = _frame(data, view, position, base)
         if frame is None:
             found = position
-            while frame is None:
-                found = data.find(_MAGIC, found + 1)
-                if found < 0:
-                    break
+            while frame is None and (found := data.find(_MAGIC, found + 1)) >= 0:
                 frame = _frame(data, view, found, base)
             if frame is None:
                 found = _damaged(data, position, previous)
                 if found < 0:
                     return
             yield Gap(base + position, base + found)
-        if frame is None:
             position = found
-            continue
-        yield frame
-        position, previous = frame.stop - base, frame.checksum
+        if frame is not None:
+            yield frame
+            position, previous = frame.stop - base, frame.checksum
 
 
 def _frame(data: bytes, view: memoryview, position: int, base: int) -> Frame | None:

@@ -31,10 +31,10 @@ class Log:
     def _begin(self, inode: int) -> None:
         self.contents = Contents()
         self.inode = inode
-        self.end = 0
-        self.checksum = 0
-        self._last = (0, b"")  # where the last frame stands, and its header
-        self._read = (0, b"")  # what was read last, and where it stands
+        self.end: int = 0
+        self.checksum: int = 0
+        self._last: tuple[int, bytes] = (0, b"")  # where the last frame stands, and its header
+        self._read: tuple[int, bytes] = (0, b"")  # what was read last, and where it stands
 
     def catch_up(self, fd: int) -> bool:
         """Read what was added, or everything when the file is another one, or was cut back and written anew.
