@@ -56,7 +56,7 @@ from antiphon.transports.base import Frame
 
 _log = logging.getLogger(__name__)
 
-LATE_WORDS_S = 3.0
+LATE_WORDS_S = 10.0
 """How long after an answer the words that it answers may come."""
 OUTPUT_RATE = 24000
 _NO_EVENT = frozenset({"groundingMetadata", "urlContextMetadata", "waitingForInput", "interactionStatus"})
@@ -241,6 +241,7 @@ class GeminiLiveCodec(Codec):
         if "usageMetadata" in message:
             out.append(_usage(_object(message, "usageMetadata")))
         if "sessionResumptionUpdate" in message:
+            turns.settle(out)
             self._resumable(_object(message, "sessionResumptionUpdate"))
         if "goAway" in message:
             self._session.warned = True

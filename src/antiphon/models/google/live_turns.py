@@ -251,8 +251,7 @@ class Turns:
             self._finish(answer, out, reason)
         self._interrupted = False
         self._prompted = self._prompted or more
-        if (spoken := self._utterance) is not None and spoken.answered and spoken.words:
-            self._close_utterance(out)
+        self.settle(out)
 
     @property
     def _owes(self) -> bool:
@@ -322,6 +321,12 @@ class Turns:
             and (self._answer is None or self._answer.over)
             and not self._utterance.words
         )
+
+    def settle(self, out: list[OutputEvent]) -> None:
+        """The service has closed its books on the turn: the words of the user that came late are all there are."""
+        spoken, answer = self._utterance, self._answer
+        if spoken is not None and spoken.answered and spoken.words and (answer is None or answer.over):
+            self._close_utterance(out)
 
     def give_up_words(self) -> None:
         """Nothing was understood of the speech that was answered: words that come from now on are others."""

@@ -14,9 +14,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import parse_qs, urlsplit
 
-from antiphon.testing.servers import gemini_live_rules as rules
-from antiphon.testing.servers.gemini_live_rules import Refused
-from antiphon.testing.servers.gemini_live_session import GeminiLiveSession, WireStyle
+from antiphon.testing.servers.gemini_live_rules import (
+    BACKEND,
+    INVALID,
+    POLICY,
+    Refused,
+    check_setup,
+    invalid,
+    message_at,
+    parsed,
+)
+from antiphon.testing.servers.gemini_live_session import GeminiLiveSession, WireStyle, usage
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import Server, ServerConnection
@@ -31,14 +39,14 @@ ErrorKind = Literal[
 DEADLINE = "Deadline expired before operation could complete."
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
 ERRORS: Mapping[ErrorKind, tuple[int, str]] = {
-    "context": (rules.INVALID, "The input token count exceeds the maximum number of tokens allowed 131072."),
-    "internal": (rules.BACKEND, "Internal error encountered."),
-    "invalid_argument": (rules.INVALID, "Request contains an invalid argument."),
-    "key_leaked": (rules.POLICY, "Your API key was reported as leaked. Please use another API key."),
-    "policy": (rules.POLICY, "Operation is not implemented, or supported, or enabled."),
-    "quota": (rules.BACKEND, QUOTA),
-    "throttled": (rules.BACKEND, "Resource has been exhausted (e.g. check quota)."),
-    "unavailable": (rules.BACKEND, "The service is currently unavailable."),
+    "context": (INVALID, "The input token count exceeds the maximum number of tokens allowed 131072."),
+    "internal": (BACKEND, "Internal error encountered."),
+    "invalid_argument": (INVALID, "Request contains an invalid argument."),
+    "key_leaked": (POLICY, "Your API key was reported as leaked. Please use another API key."),
+    "policy": (POLICY, "Operation is not implemented, or supported, or enabled."),
+    "quota": (BACKEND, QUOTA),
+    "throttled": (BACKEND, "Resource has been exhausted (e.g. check quota)."),
+    "unavailable": (BACKEND, "The service is currently unavailable."),
 }
 """How the service ends a session, by what is wrong."""
 
@@ -46,7 +54,7 @@ _GEMINI = re.compile(
     r"/+ws/google\.ai\.generativelanguage\.v1(?:alpha|beta)?\.GenerativeService\.BidiGenerateContent(Constrained)?"
 )
 _VERTEX = re.compile(r"/+ws/google\.cloud\.aiplatform\.v1(?:beta1)?\.LlmBidiService/BidiGenerateContent")
-_UNTIL_S = 20.0
+_UNTIL_S = 15.0
 _LONGEST_REASON = 123
 
 
@@ -86,7 +94,7 @@ class GeminiLiveServer:
     Attributes:
         key: See above.
         model_id: See above.
-        sessions: The connections that sent a setup, in order, with what they sent.
+        sessions: The connections that sent anything, in order, with what they sent.
         refused: HTTP statuses with which connections were refused.
     """
 
@@ -202,19 +210,7 @@ class GeminiLiveServer:
 
     def usage(self, read: int = 10, made: int = 5) -> None:
         """Tell of tokens. Begins at once."""
-        self._now(
-            lambda session: session.emit(
-                {
-                    "usageMetadata": {
-                        "promptTokenCount": read,
-                        "responseTokenCount": made,
-                        "totalTokenCount": read + made,
-                        "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": read}],
-                        "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": made}],
-                    }
-                }
-            )
-        )
+        self._now(lambda session: session.emit({"usageMetadata": usage(read, made)}))
 
     def go_away(self, seconds: float = 50.0) -> None:
         """Announce the end of the connection. Begins at once; `expire` brings it about."""
@@ -222,7 +218,7 @@ class GeminiLiveServer:
 
     def expire(self) -> None:
         """End the connection at its limit. Begins at once."""
-        self._end(rules.BACKEND, DEADLINE)
+        self._end(BACKEND, DEADLINE)
 
     def error(self, kind: ErrorKind) -> None:
         """End the session with one of `ERRORS`. Begins at once."""
@@ -260,7 +256,7 @@ class GeminiLiveServer:
 
     # What the next connection meets.
 
-    def refuse_resume(self, code: int = rules.POLICY, reason: str = "BidiGenerateContent session not found") -> None:
+    def refuse_resume(self, code: int = POLICY, reason: str = "BidiGenerateContent session not found") -> None:
         """Do not resume the next session that is asked for."""
         self._moods.refuses_resume = code, reason
 
@@ -278,28 +274,50 @@ class GeminiLiveServer:
         self._moods.gates.append(gate)
         return gate.set
 
-    # Waiting.
+    # What tests look at.
 
-    async def until(self, wanted: Callable[[GeminiLiveSession], object]) -> GeminiLiveSession:
-        """Wait until the latest session is as wanted.
-
-        Raises:
-            TimeoutError: If it is not within 20 s.
-        """
-        async with asyncio.timeout(_UNTIL_S):
-            while not (self.sessions and wanted(self.sessions[-1])):
-                await self._change()
+    @property
+    def session(self) -> GeminiLiveSession:
+        """The latest session."""
         return self.sessions[-1]
 
-    async def played(self) -> None:
-        """Wait until all steps have been played.
+    def seeded(self) -> list[tuple[str, str]]:
+        """The conversation that the latest session was opened with, as role and text."""
+        return [
+            ("assistant" if turn["role"] == "model" else "user", part.get("text", ""))
+            for turn in self.session.history
+            for part in turn["parts"]
+        ]
+
+    def complaints(self) -> list[str]:
+        """The rules that clients broke: what they were told."""
+        return [told for session in self.sessions for told in session.complaints]
+
+    def connections(self) -> int:
+        """How many connections sent anything."""
+        return len(self.sessions)
+
+    async def until(self, what: Callable[[Self], object], wanted: str = "") -> None:
+        """Wait until clients have done something.
 
         Raises:
-            TimeoutError: If they are not within 20 s.
+            AssertionError: If they have not within 15 real seconds.
         """
-        async with asyncio.timeout(_UNTIL_S):
-            while self._script or self._playing:
-                await self._change()
+        try:
+            async with asyncio.timeout(_UNTIL_S):
+                while not what(self):
+                    await self._change()
+        except TimeoutError:
+            came = [[next(iter(message)) for message in session.received[-20:]] for session in self.sessions]
+            raise AssertionError(f"the clients did not do it: {wanted}; they sent {came}") from None
+
+    async def played(self) -> None:
+        """Wait until the script is at its end.
+
+        Raises:
+            AssertionError: If it is not within 15 real seconds.
+        """
+        await self.until(lambda _: not self._script and not self._playing, "the end of the script")
 
     async def _change(self) -> None:
         if self._failure is not None:
@@ -403,24 +421,33 @@ class GeminiLiveServer:
             self._changed()
 
     async def _read(self, connection: ServerConnection, session: GeminiLiveSession) -> None:
-        async for frame in connection:
-            message = rules.parsed(frame)
-            if "audio" not in message.get("realtimeInput", {}):
-                session.received.append(message)
-            if session.ready:
-                await session.take(message)
-            else:
-                await self._begin(connection, session, message)
-            self._changed()
+        try:
+            async for frame in connection:
+                await self._take(connection, session, frame)
+                self._changed()
+        except Refused as refused:
+            if not isinstance(refused, _WantedError):
+                session.complaints.append(str(refused))
+            raise
+
+    async def _take(self, connection: ServerConnection, session: GeminiLiveSession, frame: str | bytes) -> None:
+        if session not in self.sessions:
+            self.sessions.append(session)
+        message = parsed(frame)
+        if "audio" not in message_at(message, "realtimeInput"):
+            session.received.append(message)
+        if session.ready:
+            await session.take(message)
+        else:
+            await self._begin(connection, session, message)
 
     async def _begin(self, connection: ServerConnection, session: GeminiLiveSession, message: dict[str, Any]) -> None:
-        self.sessions.append(session)
         if not (request := connection.request) or not self._has_right_key(request):
-            raise Refused(rules.INVALID, "API key not valid. Please pass a valid API key.")
+            raise Refused(INVALID, "API key not valid. Please pass a valid API key.")
         if "setup" not in message:
-            raise rules.invalid("The first message must be setup.")
-        setup = rules.message_at(message, "setup")
-        rules.check_setup(setup, model=self._resource, vertex=self._vertex is not None)
+            raise invalid("The first message must be setup.")
+        setup = message_at(message, "setup")
+        check_setup(setup, model=self._resource, vertex=self._vertex is not None)
         self._resume(session, setup.get("sessionResumption", {}).get("handle"))
         slow, self._moods.slow = self._moods.slow, None
         if slow is not None:
@@ -434,12 +461,12 @@ class GeminiLiveServer:
             return
         if self._moods.refuses_resume is not None:
             (code, reason), self._moods.refuses_resume = self._moods.refuses_resume, None
-            raise Refused(code, reason)
+            raise _WantedError(code, reason)
         if handle not in self._handles:
-            raise Refused(rules.POLICY, "BidiGenerateContent session not found")
+            raise Refused(POLICY, "BidiGenerateContent session not found")
         lineage, knows = self._handles[handle]
         if any(other.open and other.lineage == lineage for other in self.sessions if other is not session):
-            raise Refused(rules.BACKEND, "Internal error encountered.")  # it is connected elsewhere
+            raise Refused(BACKEND, "Internal error encountered.")  # it is connected elsewhere
         session.lineage, session.resumed, session.knows = lineage, handle, list(knows)
 
     @property
@@ -464,6 +491,10 @@ class GeminiLiveServer:
                 self._playing = False
                 self._changed()
             await asyncio.sleep(0)
+
+
+class _WantedError(Refused):
+    """A refusal that the script asked for."""
 
 
 class _CutError(Exception):

@@ -11,8 +11,18 @@ from itertools import pairwise
 from typing import Any, cast
 
 from antiphon.audio import bytes_for_ms
-from antiphon.testing.servers import gemini_live_rules as rules
-from antiphon.testing.servers.gemini_live_rules import Refused
+from antiphon.testing.servers.gemini_live_rules import (
+    POLICY,
+    Refused,
+    check_content,
+    check_realtime,
+    check_responses,
+    declared,
+    decoded,
+    invalid,
+    message_at,
+    messages_at,
+)
 
 OUTPUT_RATE = 24000
 CHUNK_MS = 100.0
@@ -85,6 +95,7 @@ class GeminiLiveSession:
         tool_responses: The results that were sent, in order.
         knows: What the service believes was said: `(role, text)`. A handle stands for a copy of it.
         resumed: The handle with which it began; empty: a new session.
+        complaints: The rules that the client broke.
         closed: `(code, reason)` with which the server ended it.
         open: Whether the connection is.
         ready: Whether the setup was accepted.
@@ -117,6 +128,7 @@ class GeminiLiveSession:
         self.tool_responses: list[dict[str, Any]] = []
         self.knows: list[tuple[str, str]] = []
         self.resumed = ""
+        self.complaints: list[str] = []
         self.closed: tuple[int, str] | None = None
         self.open = True
         self.ready = False
@@ -139,27 +151,27 @@ class GeminiLiveSession:
             Refused: If it breaks a rule.
         """
         (kind,) = message
-        fields = rules.message_at(message, kind)
+        fields = message_at(message, kind)
         match kind:
             case "setup":
-                raise rules.invalid("setup must be the first message, and the only one.")
+                raise invalid("setup must be the first message, and the only one.")
             case "realtimeInput":
                 await self._take_realtime(fields)
             case "clientContent":
                 await self._take_content(fields)
             case "toolResponse":
-                for key in rules.check_responses(fields, self.pending, rules.declared(self.setup)):
+                for key in check_responses(fields, self.pending, declared(self.setup)):
                     del self.pending[key]
-                self.tool_responses += rules.messages_at(fields, "functionResponses")
+                self.tool_responses += messages_at(fields, "functionResponses")
                 self._flow.owed = self._flow.owed or not self.pending
             case _:
-                raise Refused(rules.POLICY, "Operation is not implemented, or supported, or enabled.")
+                raise Refused(POLICY, "Operation is not implemented, or supported, or enabled.")
 
     async def _take_realtime(self, fields: dict[str, Any]) -> None:
         flow = self._flow
-        match rules.check_realtime(fields, manual=flow.manual, active=flow.active):
+        match check_realtime(fields, manual=flow.manual, active=flow.active):
             case "audio":
-                self.sound += rules.decoded(fields["audio"]["data"])
+                self.sound += decoded(fields["audio"]["data"])
                 self.sound_messages += 1
             case "text":
                 self.texts.append(fields["text"])
@@ -176,11 +188,11 @@ class GeminiLiveSession:
 
     async def _take_content(self, content: dict[str, Any]) -> None:
         flow = self._flow
-        turns = rules.check_content(content)
+        turns = check_content(content)
         complete = content.get("turnComplete", True) is True
         if not flow.seeding:
             if self._generation >= 3:
-                raise rules.invalid("client_content is only supported for initial history: use realtime_input.text.")
+                raise invalid("client_content is only supported for initial history: use realtime_input.text.")
             await self.interrupt()
             flow.owed = complete
         for turn in turns:
@@ -207,7 +219,7 @@ class GeminiLiveSession:
     @property
     def owes(self) -> bool:
         """Whether the client waits for an answer, and no result of a tool is awaited."""
-        functions = rules.declared(self.setup)
+        functions = declared(self.setup)
         waits = any(functions[name].get("behavior") != "NON_BLOCKING" for name in self.pending.values())
         goes_on = bool(self.pending) and not waits
         return self.seeded and (self._flow.owed or goes_on) and not waits and self._flow.held is None
@@ -304,9 +316,13 @@ class GeminiLiveSession:
         """Send an answer, or the rest of one, to its end."""
         flow = self._flow
         flow.owed, flow.held = False, None
+        flow.heard = self.sound_messages  # whoever speaks over it does so from now on
+        read = sum(len(words.split()) for _, words in self.knows)
         self._said("model", text)
         await self.emit(
-            *messages, {"serverContent": {"generationComplete": True}}, {"serverContent": {"turnComplete": True}}
+            *messages,
+            {"serverContent": {"generationComplete": True}},
+            {"serverContent": {"turnComplete": True}, "usageMetadata": usage(read, len(text.split()))},
         )
         late, flow.late = flow.late, []
         for words in late:
@@ -353,7 +369,7 @@ class GeminiLiveSession:
     async def call(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Call tools."""
         flow = self._flow
-        functions = rules.declared(self.setup)
+        functions = declared(self.setup)
         entries: list[dict[str, Any]] = []
         for name, args in calls:
             if name not in functions:
@@ -376,10 +392,24 @@ class GeminiLiveSession:
             await self.emit({"sessionResumptionUpdate": {"newHandle": handle, "resumable": True}})
 
 
+def usage(read: int, made: int) -> dict[str, Any]:
+    """Tokens, as the service tells of them."""
+    return {
+        "promptTokenCount": read,
+        "responseTokenCount": made,
+        "totalTokenCount": read + made,
+        "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": read}],
+        "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": made}],
+    }
+
+
 def _merged(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same with fewer messages: fields share one as long as none is there twice, and their order tells nothing."""
     merged: list[dict[str, Any]] = []
     for message in messages:
+        if len(message) > 1:
+            merged.append(message)
+            continue
         ((key, value),) = message.items()
         last = merged[-1] if merged else None
         content = None if last is None else last.get("serverContent")
