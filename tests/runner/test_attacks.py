@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon import Agent, Runner, tool
+from antiphon import Agent, BidiAgent, Runner, tool
 from antiphon.errors import (
     AntiphonError,
     IdempotencyKeyError,
@@ -17,14 +17,17 @@ from antiphon.errors import (
     QueueTimeoutError,
     SessionConflictError,
     SessionStoreError,
+    StaleEpochError,
     StateSignatureError,
     TaskLostError,
 )
+from antiphon.models import EmbeddedBidiModel
 from antiphon.runner import Restart, Resume, TurnInput
 from antiphon.store import InMemorySessionStore
 from antiphon.testing import Answer, ScriptedModel, VirtualClock
 from antiphon.tools.context import ToolContext
 from tests.runner.support import rows_of, texts
+from tests.runner.talking import say
 
 KEY = "a key of sixteen bytes"
 
@@ -266,6 +269,25 @@ def test_however_many_go_on_from_one_row_at_once_nothing_is_lost_and_nothing_for
                 assert texts(rows[outcome[0]])[-2:] == [f"say {at}", f"To say {at}."]
 
     asyncio.run(scenario())
+
+
+async def test_a_talk_that_was_taken_for_dead_can_write_no_more_and_says_so():
+    clock, later = VirtualClock(), VirtualClock()
+    store = InMemorySessionStore(clock=later)
+    live = Runner(lambda: BidiAgent(EmbeddedBidiModel(voice=False, clock=clock), clock=clock), store=store, clock=clock)
+    other = at_once(later, store)
+    before = []
+    with pytest.raises((StaleEpochError, SessionConflictError)):
+        async with live.connect(session_id="s") as agent:
+            await say(agent, "count to three")
+            await later.advance(61)
+            await other.run("typed", session_id="s")
+            before += await rows_of(store, "s")
+            await say(agent, "count to two")
+            await agent.send("count to four")
+    assert [texts(row)[0] for row in before] == ["count to three", "count to three"]
+    assert await rows_of(store, "s") == before
+    assert (before[0].status, before[0].epoch, texts(before[1])[-2:]) == ("failed", 1, ["typed", "To typed."])
 
 
 # Forgeries

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from antiphon import Agent, Runner, tool
+from antiphon import Agent, BidiAgent, Runner, tool
 from antiphon.conversation.repair import problems
 from antiphon.errors import (
     InvalidInputError,
@@ -21,7 +21,7 @@ from antiphon.hooks.events import BeforeModelCallEvent
 from antiphon.runner import ModelChunk, RunOutput, TurnEnd, TurnInput
 from antiphon.session import SnapshotSessionManager
 from antiphon.store import InMemorySessionStore
-from antiphon.testing import Answer, ScriptedModel, VirtualClock
+from antiphon.testing import Answer, ScriptedBidiModel, ScriptedModel, VirtualClock
 from antiphon.tools.context import ToolContext
 from tests.runner.support import assistant, makes, rows_of, user
 
@@ -391,6 +391,12 @@ async def test_an_empty_input_is_refused_before_the_model_is_asked():
 def test_arguments_that_make_no_sense_are_refused(options, told):
     with pytest.raises(InvalidInputError, match=told):
         Runner(makes(), **options)
+
+
+@pytest.mark.parametrize("given", [Agent(ScriptedModel([])), BidiAgent(ScriptedBidiModel([]))])
+def test_an_agent_in_the_place_of_what_makes_them_is_refused_with_what_to_do(given):
+    with pytest.raises(InvalidTypeError, match=r"lambda: Agent\(\.\.\.\)"):
+        Runner(given)
 
 
 # --- two runs on one session ---

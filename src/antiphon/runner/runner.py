@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 from antiphon.agent.live import BidiAgent
+from antiphon.agent.turns import Agent
 from antiphon.bounded import within
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.errors import (
@@ -102,6 +103,11 @@ class Runner:
         queue_limit: int = 100,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        if isinstance(make_agent, Agent | BidiAgent):  # which can be called, too
+            raise InvalidTypeError(
+                f"make_agent is a {type(make_agent).__name__}: give a function that makes a fresh one for each run, such as "
+                "lambda: Agent(...)"
+            )
         if not callable(make_agent):
             raise InvalidTypeError(f"make_agent={make_agent!r} cannot be called: give a function that makes an agent")
         if store is not None and not isinstance(store, SessionStore):  # pyright: ignore[reportUnnecessaryIsInstance]
