@@ -211,6 +211,11 @@ class OpenAIScriptServer(ABC):
         """Answer, and end for a reason: `max_tokens`, `content_filtered`, or the provider's own word."""
         self._steps.append(Reply(text=text, stop=reason))
 
+    def stop_last(self, reason: str) -> None:
+        """Let the answer that was queued last end for a reason, whatever it holds."""
+        last = self._steps.pop()
+        self._steps.append(replace(last, stop=reason) if isinstance(last, Reply) else last)
+
     def refuse(
         self,
         status: int,
