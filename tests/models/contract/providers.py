@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
-from antiphon.models import OpenAIRealtimeModel
+from antiphon.models import GoogleGeminiLiveModel, OpenAIRealtimeModel
 from antiphon.testing import VirtualClock
-from antiphon.testing.servers import OpenAIRealtimeServer
+from antiphon.testing.servers import GeminiLiveServer, OpenAIRealtimeServer
 from tests.models.contract.script import Script
 
 
@@ -24,4 +24,13 @@ async def openai(clock: VirtualClock):
         yield server
 
 
-PROVIDERS = {"embedded": scripted, "OpenAI Realtime": openai}
+@asynccontextmanager
+async def gemini(clock: VirtualClock):
+    async with GeminiLiveServer() as server:
+        server.make = lambda **given: GoogleGeminiLiveModel(
+            server.model_id, api_key=server.key, base_url=server.url, **given
+        )
+        yield server
+
+
+PROVIDERS = {"embedded": scripted, "OpenAI Realtime": openai, "Gemini Live": gemini}

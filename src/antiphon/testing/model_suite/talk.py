@@ -86,7 +86,8 @@ class Talk:
     What the agent says is played at the pace of the clock: `listen(1)` plays one second.
     """
 
-    def __init__(self, agent: BidiAgent, clock: VirtualClock) -> None:
+    def __init__(self, agent: BidiAgent, clock: VirtualClock, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self.agent = agent
         self.events: list[OutputEvent] = []
         self.error: Exception | None = None
@@ -97,7 +98,7 @@ class Talk:
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(self._patience_s):
                 await self.agent.start()
         except BaseException as error:
             await self._group.__aexit__(type(error), error, error.__traceback__)
@@ -127,7 +128,7 @@ class Talk:
             AssertionError: If it does not become so, with what came instead.
         """
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(self._patience_s):
                 while not what():
                     assert self.error is None or wanted == "the end", f"{wanted}: the talk ended by {self.error!r}"
                     self._news.clear()
