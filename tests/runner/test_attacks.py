@@ -79,8 +79,15 @@ async def test_a_run_that_somebody_waits_for_is_aborted_by_others_at_once_too(ho
         await asyncio.Event().wait()
         return "never"
 
-    model = ScriptedModel(["One.", Answer(tool_uses=[("work", {})]), "Never said."])
-    runner = Runner(lambda: Agent(model, tools=[work], clock=clock), store=store, clock=clock)
+    @tool
+    async def quick() -> str:
+        """Work for a second."""
+        await clock.sleep(1.0)
+        return "done"
+
+    script = [Answer(tool_uses=[("quick", {})]), "One.", Answer(tool_uses=[("work", {})]), "Never said."]
+    model = ScriptedModel(script)
+    runner = Runner(lambda: Agent(model, tools=[work, quick], clock=clock), store=store, clock=clock)
 
     async def streamed():
         return [chunk async for chunk in runner.stream([TurnInput("1"), TurnInput("go")], session_id="s")][-1]
@@ -88,7 +95,8 @@ async def test_a_run_that_somebody_waits_for_is_aborted_by_others_at_once_too(ho
     running = asyncio.create_task(
         streamed() if how == "stream" else runner.run([TurnInput("1"), TurnInput("go")], session_id="s")
     )
-    await entered.wait()
+    while not entered.is_set():
+        await clock.advance(0.5)
     pending = (await rows_of(store, "s"))[-1]
     aborting = asyncio.create_task(at_once(clock, store).abort(pending.snapshot_id))
     while not running.done():

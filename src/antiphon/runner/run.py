@@ -55,6 +55,9 @@ from antiphon.turn import Turn
 _SAVE_S = 5.0
 """How long a run that is cancelled may take to save what it has done."""
 
+_QUICK_S = 0.25
+"""A turn whose tools take less is not watched for aborts: most are over before anybody could want one."""
+
 _LOST = (SessionConflictError, StaleEpochError, TerminalStatusError)
 """The session, or the run itself, is somebody else's by now: nothing of this run may be written any more."""
 
@@ -165,7 +168,7 @@ class Run:
         if self._heart is None:
             # Ended by `go`; it only lets others know that this process is alive.
             self._heart = asyncio.create_task(self._beat(), name="heartbeat")  # noqa: TID251
-        if self._plan is None and (self._watch is None or self._watch.done()):  # a detached run's worker watches itself
+        if self._watch is None and self._plan is None:  # a detached run is watched by whoever works on it
             self._watch = asyncio.create_task(self._obey(self._rows), name="watch")  # noqa: TID251 - as above
 
     async def go(self, inputs: AsyncIterator[object]) -> RunOutput:
@@ -434,8 +437,10 @@ class Run:
 
     async def _obey(self, rows: RunRows) -> None:
         """End the run when somebody wants the row of the turn under way to be aborted."""
-        if await told_to_end(rows.store, rows.snapshot_id, clock=self._setup.clock) == "aborting":
-            self.abort()
+        while not self._now.aborted:
+            await self._setup.clock.sleep(_QUICK_S)
+            if rows.pending and await told_to_end(rows.store, rows.snapshot_id, clock=self._setup.clock) == "aborting":
+                self.abort()
 
     async def _beat(self) -> None:
         while self._rows is not None:
