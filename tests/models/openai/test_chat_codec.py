@@ -211,7 +211,7 @@ histories = st.lists(
 
 
 @given(histories)
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_whatever_the_history_is_the_api_takes_it(history):
     check_messages([*chat_messages(history, "Be kind."), {"role": "user", "content": "hi"}])
 
@@ -362,12 +362,12 @@ fields = ["choices", "delta", "content", "tool_calls", "function", "name", "argu
 odd_frames = st.recursive(
     json_values,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(fields), inner, max_size=4),
-    max_leaves=12,
+    max_leaves=8,
 )
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(fields), odd_frames, max_size=4), max_size=4))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_whatever_is_sent_the_outcome_is_events_or_an_error_of_the_model(frames):
     try:
         for event in events(*frames, chunk("stop")):

@@ -141,7 +141,7 @@ histories = st.lists(
 
 
 @given(histories, st.lists(st.sampled_from(["a", "b"]), unique=True, max_size=2))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_whatever_the_history_is_the_api_takes_it(history, at_server):
     known = [{"type": "function_call", "call_id": key} for key in at_server]
     check_calls(known, input_items([*history, user("hi")], at_server))
@@ -319,11 +319,11 @@ kinds = st.sampled_from(
 fields = st.sampled_from(
     ["output_index", "item", "delta", "response", "content", "summary", "call_id", "name", "id", "type"]
 )
-odd = st.recursive(json_values, lambda inner: st.dictionaries(fields, inner, max_size=5), max_leaves=12)
+odd = st.recursive(json_values, lambda inner: st.dictionaries(fields, inner, max_size=5), max_leaves=8)
 
 
 @given(st.lists(st.builds(lambda kind, more: {**more, "type": kind}, kinds, st.dictionaries(fields, odd)), max_size=5))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_whatever_is_sent_the_outcome_is_events_or_an_error_of_the_model(frames):
     try:
         for event in told(*frames, over()):
