@@ -8,6 +8,7 @@ from antiphon.testing.servers.bedrock import BedrockServer
 
 
 class TestBedrock(ModelContract):
+    provider_name = "Bedrock"
     streaming = True
 
     @pytest.fixture

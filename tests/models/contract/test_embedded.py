@@ -71,7 +71,6 @@ class Script:
 
 
 class TestScripted(ModelContract):
-    provider_name = "Scripted"
     lacks = {
         "credentials": "there is no key",
         "model_names": "there is one model",

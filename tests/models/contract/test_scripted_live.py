@@ -9,7 +9,6 @@ from tests.models.contract.script import Script
 
 
 class TestScripted(BidiModelContract):
-    provider_name = "Scripted"
     lacks = {
         "credentials": "there is no key",
         "model_names": "there is one model",

@@ -16,6 +16,7 @@ def make(server: OpenAIRealtimeServer, **given) -> OpenAIRealtimeModel:
 
 
 class TestOpenAIRealtime(BidiModelContract):
+    provider_name = "OpenAI Realtime"
     lacks = {"warning": "the provider ends a session without a warning"}
 
     @pytest.fixture
