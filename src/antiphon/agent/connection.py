@@ -14,7 +14,7 @@ from antiphon.clock import Clock
 from antiphon.content import AudioDelta, BidiMessage, Message, Messages, ToolSpec
 from antiphon.conversation.history import Truncate
 from antiphon.conversation.journal import tool_uses
-from antiphon.errors import ConnectionEndedError, ConnectionTimeoutError
+from antiphon.errors import ConnectionEndedError, ConnectionTimeoutError, InvalidInputError
 from antiphon.events import BidiConnectionWarningEvent, OutputEvent
 from antiphon.models.base import strip_metadata
 from antiphon.models.bidi import BidiModel, Restartable, Truncatable
@@ -169,6 +169,8 @@ class Connection:
         generation = self.generation
         try:
             await self.model.send(sound)
+        except InvalidInputError:
+            raise  # no connection would take it
         except Exception:
             if not await self._replaced(generation):
                 self.gate.check()
@@ -191,6 +193,8 @@ class Connection:
                 generation = self.generation
                 try:
                     await self.model.send(content)
+                except InvalidInputError:
+                    raise  # no connection would take it
                 except Exception:
                     if not await self._replaced(generation):
                         self.gate.check()

@@ -7,6 +7,7 @@ windows are answered although nobody receives, and a sender that waits for room 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections import deque
@@ -30,6 +31,7 @@ _DEAD_AFTER_MS = 20_000
 """How long the other side's machine may leave what was sent unconfirmed."""
 _GOAWAY = 7
 _CLOSE_S = 1.0
+_SHORTEST_SECRET = 8
 
 
 def require(extra: str) -> None:
@@ -117,7 +119,8 @@ class HTTP2Stream:
         await wire.until(lambda: wire.status > 0 or wire.over)
         if wire.status and not 200 <= wire.status < 300:
             await wire.until(lambda: wire.over or wire.held > _LONGEST_REFUSAL)
-            reason = wire.take().decode("utf-8", "replace")[:_LONGEST_REFUSAL]
+            # A service may repeat what it was told, to say what is wrong with it.
+            reason = wire.discreet(wire.take().decode("utf-8", "replace")[:_LONGEST_REFUSAL])
             raise TransportError(
                 f"the request was refused with HTTP status {wire.status}: {reason}", code=wire.status, reason=reason
             )
@@ -205,6 +208,8 @@ class _Wire(asyncio.Protocol):
         from h2.config import H2Configuration
         from h2.connection import H2Connection
 
+        if (log := logging.getLogger("hpack")).level == logging.NOTSET:
+            log.setLevel(logging.INFO)  # at DEBUG it writes down every header, keys among them
         self._h2: H2Connection = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._transport: asyncio.Transport | None = None
         self._frames = _Frames()
@@ -212,6 +217,7 @@ class _Wire(asyncio.Protocol):
         self._ending = False
         self._paused = False
         self._pings = 0
+        self._told: tuple[str, ...] = ()
         self._held: deque[tuple[bytes, int]] = deque()
         self._waiters: set[asyncio.Future[None]] = set()
         self.status = 0
@@ -300,8 +306,17 @@ class _Wire(asyncio.Protocol):
         )
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(_WINDOW)
+        self._told = tuple(value for name, value in headers if not name.startswith(":"))
         self._h2.send_headers(_STREAM, headers)
         self._flush()
+
+    def discreet(self, text: str) -> str:
+        """A text of the server's, without what it was told in the headers."""
+        for value in self._told:
+            for word in (value, *value.replace("=", " ").split()):
+                if len(word) >= _SHORTEST_SECRET:
+                    text = text.replace(word, "(not shown)")
+        return text
 
     def add(self, data: bytes) -> None:
         """Send `data` as soon as there is room for it."""

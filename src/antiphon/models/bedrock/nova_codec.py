@@ -181,6 +181,8 @@ class NovaSonicCodec(Codec):
         return f"{self._prompt}-{self._blocks}"
 
     def _text(self, text: str, role: str, *, interactive: bool) -> None:
+        if interactive:
+            self._output.prompted()
         names = {"promptName": self._prompt, "contentName": self._block()}
         start = {"type": "TEXT", "interactive": interactive, "role": role, "textInputConfiguration": _PLAIN}
         self._emit({"contentStart": {**names, **start}})
@@ -225,6 +227,7 @@ class NovaSonicCodec(Codec):
             self._tell_later(told)
             return
         self._last_result = told
+        self._output.prompted()
         names = {"promptName": self._prompt, "contentName": self._block()}
         start = {
             "type": "TOOL",

@@ -46,6 +46,7 @@ class _Answer:
         over: Whether all of its sound is there, or it was cut.
         cut: Whether the user spoke over it.
         accounted: Whether its transcript is complete.
+        unprompted: Whether nothing is known of what it answers: words of the user that come later belong in front of it.
     """
 
     id: str
@@ -55,6 +56,7 @@ class _Answer:
     over: bool = False
     cut: bool = False
     accounted: bool = False
+    unprompted: bool = False
 
     def expects(self, text: str) -> bool:
         """Whether `text` may be the account of the next sentence."""
@@ -106,6 +108,7 @@ class Output:
         self._blocks: dict[str, _Block] = {}
         self._answers: list[_Answer] = []
         self._used = (0, 0)
+        self._prompted = False
 
     @property
     def idle(self) -> bool:
@@ -158,12 +161,25 @@ class Output:
         content_id = str(fields["contentId"])
         self._blocks[content_id] = block
         if block.type == "TEXT" and block.role == "USER":
-            return [BidiTranscriptStartEvent(role="user", content_id=content_id)]
+            return self._listened(content_id)
         if block.type == "AUDIO":
             block.rate = int(fields.get("audioOutputConfiguration", {}).get("sampleRateHertz", self._rate))
             events, block.answer = self._answer()
             return [*events, BidiAudioStartEvent(content_id=content_id, response_id=block.answer.id)]
         return ()
+
+    def prompted(self) -> None:
+        """The next answer answers something that is known."""
+        self._prompted = True
+
+    def _listened(self, content_id: str) -> list[OutputEvent]:
+        """Words of the user come. They were most likely spoken now, unless an answer waits for them."""
+        last = self._answers[-1] if self._answers else None
+        if last is not None and last.unprompted and not last.cut:
+            last.unprompted = False
+            return []
+        self._prompted = True
+        return [BidiTranscriptStartEvent(role="user", content_id=content_id)]
 
     def _answer(self) -> tuple[list[OutputEvent], _Answer]:
         """The answer under way, or a new one."""
@@ -173,7 +189,8 @@ class Output:
         while len(self._answers) >= _KEPT:
             events += _account(self._answers.pop(0))
         self._number += 1
-        answer = _Answer(f"{self._completion or self._prompt}-{self._number}")
+        answer = _Answer(f"{self._completion or self._prompt}-{self._number}", unprompted=not self._prompted)
+        self._prompted = False
         self._answers.append(answer)
         return [*events, BidiResponseStartEvent(response_id=answer.id)], answer
 

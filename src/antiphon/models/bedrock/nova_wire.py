@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from antiphon.bounded import within
 from antiphon.clock import Clock
 from antiphon.errors import TransportError
 from antiphon.transports.base import Frame
@@ -15,7 +15,7 @@ from antiphon.transports.http2 import HTTP2Stream
 from antiphon.transports.sigv4 import EventSigner
 
 _GOODBYE_S = 1.0
-"""How long the other side may take to end the session when it was asked to."""
+"""How long the other side may take to end the session when it was asked to, by the clock on the wall."""
 
 
 class SignedStream:
@@ -60,7 +60,8 @@ class SignedStream:
         self._closing = True
         try:
             with suppress(TransportError, TimeoutError):  # nobody is there any more
-                await within(self._clock, _GOODBYE_S, self._goodbye())
+                async with asyncio.timeout(_GOODBYE_S):
+                    await self._goodbye()
         finally:
             await self._stream.close()
 

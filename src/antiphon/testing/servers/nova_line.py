@@ -17,7 +17,7 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import DataReceived, Event, RequestReceived, StreamEnded, StreamReset, WindowUpdated
 from h2.exceptions import H2Error
-from h2.settings import SettingCodes, Settings
+from h2.settings import SettingCodes
 
 from antiphon.clock import Clock
 from antiphon.errors import TransportError
@@ -110,10 +110,10 @@ class Line:
 
     async def serve(self) -> None:
         """Read until the connection ends."""
-        window = self._manners.window
-        if window is not None:
-            self._h2.local_settings = Settings(client=False, initial_values={SettingCodes.INITIAL_WINDOW_SIZE: window})
         self._h2.initiate_connection()
+        if (window := self._manners.window) is not None:
+            # Not in the greeting: until the client has seen it, it may send as much as everybody may.
+            self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: window})
         await self._flush()
         while data := await self._reader.read(_READ):
             for event in self._h2.receive_data(data):
@@ -184,16 +184,16 @@ class Line:
             for message in self._decoder.feed(data):
                 await self._envelope(message)
         except TransportError as error:
-            await self.fail("SerializationException", str(error), modelled=False)
+            await self._complain("SerializationException", str(error), modelled=False)
         except RefusedError as error:
-            await self.fail(error.kind, str(error), fatal=error.fatal)
+            await self._complain(error.kind, str(error), fatal=error.fatal)
         self._note()
 
     async def _envelope(self, message: Message) -> None:
         if self._verifier is None or not self.open:
             return
         if not self._verifier.holds(message):
-            await self.fail("InvalidSignatureException", _WRONG_SIGNATURE, modelled=False)
+            await self._complain("InvalidSignatureException", _WRONG_SIGNATURE, modelled=False)
             return
         if not message.payload:
             self.session.ended_well = self.session.stage == "over"
@@ -203,8 +203,12 @@ class Line:
             try:
                 self.session.take(_event(wrapped))
             except RefusedError as error:
-                await self.fail(error.kind, str(error), fatal=error.fatal)
+                await self._complain(error.kind, str(error), fatal=error.fatal)
         inner.end()
+
+    async def _complain(self, kind: str, message: str, *, modelled: bool = True, fatal: bool = True) -> None:
+        self.session.complaints.append(f"{kind}: {message}")
+        await self.fail(kind, message, modelled=modelled, fatal=fatal)
 
     async def _body_over(self) -> None:
         if not self.open:

@@ -59,6 +59,7 @@ class NovaSession:
         results: Results of tools, as `(tool_use_id, value)`.
         calls: Tool calls that wait for their result: names by id.
         stage: How far it is.
+        complaints: What it was told for breaking a rule.
         ended_well: Whether the client ended it in good order, with the signed empty message.
     """
 
@@ -73,6 +74,7 @@ class NovaSession:
     results: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     calls: dict[str, str] = field(default_factory=dict[str, str])
     stage: Literal["new", "session", "prompt", "talk", "prompt_over", "over"] = "new"
+    complaints: list[str] = field(default_factory=list[str])
     ended_well: bool = False
     _prompt: str = ""
     _blocks: dict[str, _Block] = field(default_factory=dict[str, _Block])

@@ -21,7 +21,10 @@ from antiphon.testing.servers.nova_line import PROTOCOL_ERRORS, Line, Manners, R
 from antiphon.testing.servers.nova_rules import NovaSession
 from antiphon.transports.sigv4 import Credentials
 
-KEY = Credentials(access_key_id="AKIALOOPBACK", secret_access_key="loopback-secret")  # noqa: S106 - of no account
+CREDENTIALS = Credentials(
+    access_key_id="AKIALOOPBACK",
+    secret_access_key="loopback-secret-0123456789",  # noqa: S106 - of no account
+)
 MODEL_ID = "amazon.nova-2-sonic-v1:0"
 SIGNALS = ("marker", "text", "audio")
 """How the service says that the user speaks over the model; it may say it in any of these ways, or all."""
@@ -56,6 +59,7 @@ class _Play:
         self.held: _Held | None = None
         self.late = ""  # words of the user that are still to be told
         self.heard = False  # a `hear` or `barge_in` waits for its answer
+        self.used: tuple[int, int] = (0, 0)
         self.typed_taken = 0
         self.results_taken = 0
         self.sound_taken = 0
@@ -95,14 +99,14 @@ class _Play:
 class NovaSonicServer:
     """Listens on a free port of 127.0.0.1 while its context is open.
 
-    It holds the signature of the request and of every message against its key, and every event against the rules of the
+    It holds the signature of the request and of every message against its credentials, and every event against the rules of the
     service (`nova_rules`); what breaks one gets the service's exception. The steps of its script are queued by the methods
     below, and played in order over however many connections, each once; a step that needs something of the client waits for
     it. Sound comes faster than it is spoken.
 
     Args:
         tls: Serve TLS with this context, which must offer `h2` by ALPN; None: HTTP/2 by prior knowledge.
-        key: Whose signatures are good.
+        credentials: Whose signatures are good.
         region: In which region.
         model_id: The one model that there is.
         manners: How it treats the network.
@@ -111,7 +115,7 @@ class NovaSonicServer:
 
     Attributes:
         sessions: What each connection has sent, in order.
-        key: As given; a test may change it between connections.
+        credentials: As given; a test may change them between connections.
         port: The port, while the context is open.
     """
 
@@ -119,7 +123,7 @@ class NovaSonicServer:
         self,
         *,
         tls: ssl.SSLContext | None = None,
-        key: Credentials = KEY,
+        credentials: Credentials = CREDENTIALS,
         region: str = "us-east-1",
         model_id: str = MODEL_ID,
         manners: Manners | None = None,
@@ -135,7 +139,7 @@ class NovaSonicServer:
         self._server: asyncio.Server | None = None
         self._lines: set[Line] = set()
         self._news = asyncio.Event()
-        self.key = key
+        self.credentials = credentials
         self.region = region
         self.model_id = model_id
         self.sessions: list[NovaSession] = []
@@ -147,6 +151,23 @@ class NovaSonicServer:
         return f"{'https' if self._tls else 'http'}://{'localhost' if self._tls else '127.0.0.1'}:{self.port}"
 
     endpoint = url
+
+    @property
+    def key(self) -> str:
+        """The secret with which good signatures are made."""
+        return self.credentials.secret_access_key
+
+    def seeded(self) -> list[tuple[str, str]]:
+        """The conversation that the latest connection was opened with, as role and text."""
+        return [(role.lower(), text) for role, text in self.sessions[-1].history]
+
+    def complaints(self) -> list[str]:
+        """The exceptions that clients were told for breaking a rule."""
+        return [told for session in self.sessions for told in session.complaints]
+
+    def connections(self) -> int:
+        """How many connections were opened."""
+        return len(self.sessions)
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
@@ -161,6 +182,7 @@ class NovaSonicServer:
             server.close()
             for line in list(self._lines):
                 line.abort()
+            await self.until(lambda _: not self._lines)
             await server.wait_closed()
 
     async def until(self, condition: Callable[[Self], bool]) -> None:
@@ -180,7 +202,7 @@ class NovaSonicServer:
 
         Args:
             text: The words.
-            late: Tell them with the next answer, behind its first sentence.
+            late: Tell them only after the next answer.
         """
 
         async def play(at: _Play) -> None:
@@ -255,18 +277,7 @@ class NovaSonicServer:
 
         async def play(at: _Play) -> None:
             await _begin(at)
-            side = {"speechTokens": input_tokens, "textTokens": 0}, {"speechTokens": output_tokens, "textTokens": 0}
-            both = {"input": side[0], "output": side[1]}
-            await at.line.event(
-                "usageEvent",
-                {
-                    **_names(at),
-                    "totalInputTokens": input_tokens,
-                    "totalOutputTokens": output_tokens,
-                    "totalTokens": input_tokens + output_tokens,
-                    "details": {"delta": both, "total": both},
-                },
-            )
+            await _usage(at, input_tokens, output_tokens)
 
         return self._soon(play)
 
@@ -390,7 +401,7 @@ class NovaSonicServer:
         now = self._clock.utc()
         if not self._skew:
             now = _dated(headers) or now
-        verifier, refusal = verify(headers, self.key, now=now, region=self.region, scheme=scheme)
+        verifier, refusal = verify(headers, self.credentials, now=now, region=self.region, scheme=scheme)
         if refusal is not None:
             return refusal
         model_id = model_of(headers.get(":path", ""))
@@ -437,14 +448,15 @@ class NovaSonicServer:
                     rest = [(sentence, seconds - sending), *parts[index + 1 :]]
                     at.held = _Held(audio_id, sentence, sending / seconds if seconds else 1.0, rest)
                     return
-            if at.late:
-                await _heard(at, at.late)
-                at.late = ""
             stopped = "PARTIAL_TURN" if index + 1 < len(parts) else "END_TURN"
             await at.line.event(
                 "contentEnd", {**_names(at), "contentId": audio_id, "type": "AUDIO", "stopReason": stopped}
             )
             await _text(at, "ASSISTANT", "FINAL", sentence, stopped)
+        await _usage(at, 0, 10 * len(parts))
+        if at.late:
+            await _heard(at, at.late)
+            at.late = ""
 
 
 def _dated(headers: dict[str, str]) -> datetime | None:
@@ -463,6 +475,26 @@ async def _begin(at: _Play) -> None:
     if not at.completion:
         at.completion = new_uuid7()
         await at.line.event("completionStart", _names(at))
+
+
+async def _usage(at: _Play, given: int, made: int) -> None:
+    side = {"speechTokens": given, "textTokens": 0}, {"speechTokens": made, "textTokens": 0}
+    before = at.used
+    at.used = before[0] + given, before[1] + made
+    total = {"speechTokens": at.used[0], "textTokens": 0}, {"speechTokens": at.used[1], "textTokens": 0}
+    await at.line.event(
+        "usageEvent",
+        {
+            **_names(at),
+            "totalInputTokens": at.used[0],
+            "totalOutputTokens": at.used[1],
+            "totalTokens": sum(at.used),
+            "details": {
+                "delta": {"input": side[0], "output": side[1]},
+                "total": {"input": total[0], "output": total[1]},
+            },
+        },
+    )
 
 
 async def _text(at: _Play, role: str, stage: str, text: str, stopped: str) -> None:
