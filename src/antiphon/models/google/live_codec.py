@@ -331,7 +331,9 @@ class GeminiLiveCodec(Codec):
         calls = _objects(_object(message, "toolCall"), "functionCalls")
         if calls:
             answer = self._turns.begin(out)
-            self._turns.call_tools(self._calls.register(calls, answer.id), out)
+            uses = self._calls.register(calls, answer.id)
+            goes_on = any(self._settings.does_not_block(use["name"]) for use in uses)
+            self._turns.call_tools(uses, out, goes_on=goes_on)
             self.current = False
 
     def _taken_back(self, message: dict[str, Any], out: list[OutputEvent]) -> None:

@@ -89,6 +89,7 @@ class Turns:
         "_answer",
         "_answers",
         "_asked",
+        "_goes_on",
         "_interrupted",
         "_output_rate",
         "_prefix",
@@ -105,7 +106,10 @@ class Turns:
         self._utterances = 0
         self._answer: _Answer | None = None  # the one under way, or the last one
         self._utterance: _Utterance | None = None  # the one that is open
-        self._asked = False  # something was typed, or a tool has a result, and no answer has begun since
+        self._asked = (
+            False  # something complete was said or typed, or a tool has a result, and no answer has begun since
+        )
+        self._goes_on = False  # the model may say more by itself
         self._prompted = False  # the next answer needs no word of the user
         self._interrupted = False  # the next `turnComplete` is that of what was cut
         self.sound_in = False
@@ -130,7 +134,7 @@ class Turns:
             self._open_utterance(out)
         if self._utterance is not None:
             self._utterance.answered = True
-        self._asked = self._prompted = self._interrupted = self.sound_in = False
+        self._asked = self._prompted = self._goes_on = self._interrupted = self.sound_in = False
         out.append(BidiResponseStartEvent(response_id=answer.id))
         return answer
 
@@ -185,7 +189,7 @@ class Turns:
             Whether they have a place: words of an answer that was cut, and is over, were not heard.
         """
         answer = self._answer
-        if answer is not None and answer.over and not self._owes:
+        if answer is not None and answer.over and not self._owes and not self._goes_on:
             return self._late_words(answer, text, out)
         if not text and (answer is None or answer.over):
             return True
@@ -213,12 +217,18 @@ class Turns:
         answer.transcript = False
         return True
 
-    def call_tools(self, tool_uses: Sequence[ToolUse], out: list[OutputEvent]) -> None:
-        """The model calls tools. What it says from here on stands behind the calls."""
+    def call_tools(self, tool_uses: Sequence[ToolUse], out: list[OutputEvent], *, goes_on: bool = False) -> None:
+        """The model calls tools. What it says from here on stands behind the calls.
+
+        Args:
+            tool_uses: The calls.
+            out: Takes the events.
+            goes_on: Whether the model may speak before it has their results.
+        """
         answer = self.begin(out)
         out.append(BidiToolUseBlocksEvent(tool_uses=list(tool_uses)))
         self._finish(answer, out)
-        self._prompted = True
+        self._prompted, self._goes_on = True, goes_on
 
     def interrupted(self, out: list[OutputEvent]) -> None:
         """The user speaks (or types) over the model. Said twice of one answer, it counts once."""
@@ -250,7 +260,7 @@ class Turns:
         if answer is not None:
             self._finish(answer, out, reason)
         self._interrupted = False
-        self._prompted = self._prompted or more
+        self._prompted, self._goes_on = self._prompted or more, more
         self.settle(out)
 
     @property
@@ -346,6 +356,9 @@ class Turns:
         return spoken
 
     def _close_utterance(self, out: list[OutputEvent]) -> None:
-        if self._utterance is not None:
-            out.append(BidiTranscriptStopEvent(role="user", content_id=self._utterance.id))
-            self._utterance = None
+        spoken, self._utterance = self._utterance, None
+        if spoken is None:
+            return
+        if spoken.words and not spoken.answered:
+            self._asked = self._prompted = True
+        out.append(BidiTranscriptStopEvent(role="user", content_id=spoken.id))
