@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
-from antiphon.models import GoogleGeminiLiveModel, OpenAIRealtimeModel
+from antiphon.models import BedrockNovaSonicModel, GoogleGeminiLiveModel, OpenAIRealtimeModel
 from antiphon.testing import VirtualClock
-from antiphon.testing.servers import GeminiLiveServer, OpenAIRealtimeServer
+from antiphon.testing.servers import GeminiLiveServer, NovaSonicServer, OpenAIRealtimeServer
 from tests.models.contract.script import Script
 
 
@@ -33,4 +33,13 @@ async def gemini(clock: VirtualClock):
         yield server
 
 
-PROVIDERS = {"embedded": scripted, "OpenAI Realtime": openai, "Gemini Live": gemini}
+@asynccontextmanager
+async def nova(clock: VirtualClock):
+    async with NovaSonicServer() as server:
+        server.make = lambda **given: BedrockNovaSonicModel(
+            credentials=server.credentials, endpoint_url=server.url, region=server.region, environ={}, **given
+        )
+        yield server
+
+
+PROVIDERS = {"embedded": scripted, "OpenAI Realtime": openai, "Gemini Live": gemini, "Nova Sonic": nova}

@@ -20,19 +20,10 @@ SONG = "lala lulu lili lolo lele lula lila lola"
 
 DIALOGUE = [
     ["user", False, ["What of Paris, and the attic?"]],
-    [
-        "assistant",
-        False,
-        [["call", "call-1", "weather", {"city": "Paris"}], ["call", "call-2", "lights", {"room": "attic"}]],
-    ],
-    [
-        "user",
-        False,
-        [
-            ["result", "call-1", "success", [{"text": "sunny in Paris"}]],
-            ["result", "call-2", "error", [{"text": "Error: there is no attic"}]],
-        ],
-    ],
+    ["assistant", False, [["call", "call-1", "weather", {"city": "Paris"}]]],
+    ["user", False, [["result", "call-1", "success", [{"text": "sunny in Paris"}]]]],
+    ["assistant", False, [["call", "call-2", "lights", {"room": "attic"}]]],
+    ["user", False, [["result", "call-2", "error", [{"text": "Error: there is no attic"}]]]],
     ["assistant", False, ["Sunny and dark."]],
     ["user", False, ["a story, please"]],
     ["assistant", True, ["once upon time they"]],
@@ -114,7 +105,8 @@ async def cut_short(talk: Talk, provider: Any, question: str, text: str, word: s
 async def dialogue(provider: Any, clock: VirtualClock, folder: Path) -> tuple[list[Any], Path]:
     """The whole of it, but for its end; what is left behind is what a process leaves that was killed in an answer."""
     async with Talk(agent_of(provider.make(clock=clock), clock, folder), clock) as talk:
-        provider.call_tools([("weather", {"city": "Paris"}), ("lights", {"room": "attic"})])
+        provider.call_tools([("weather", {"city": "Paris"})])
+        provider.call_tools([("lights", {"room": "attic"})])
         provider.say("Sunny and dark.", seconds=0.5)
         await talk.agent.send("What of Paris, and the attic?")
         await talk.until(lambda: seconds_of(talk.events) > 0.4, "an answer")
