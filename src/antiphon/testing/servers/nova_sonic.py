@@ -256,19 +256,21 @@ class NovaSonicServer:
 
         return self._add(lambda at: at.talking and at.spoken, play)
 
-    def call_tools(self, calls: Sequence[tuple[str, Any]], *, twice: bool = False) -> Self:
+    def call_tools(self, calls: Sequence[tuple[str, Any]], *, twice: bool = False, apart: bool = False) -> Self:
         """The model calls tools. Waits for something to answer.
 
         Args:
             calls: `(name, input)` of each; an input that is a text is sent as it stands.
             twice: Encode the inputs twice, as the service does now and then.
+            apart: Each in a block of its own, instead of all in one. The guide shows one call only.
         """
 
         async def play(at: _Play) -> None:
             at.take()
             await _begin(at)
-            for name, value in calls:
-                await _call(at, name, value, twice=twice)
+            groups = [[call] for call in calls] if apart else [calls]
+            for group in groups:
+                await _calls(at, group, twice=twice)
 
         return self._add(lambda at: at.talking and at.asked, play)
 
@@ -554,14 +556,16 @@ async def _cut(at: _Play, held: _Held, said: str | None, signals: Sequence[str])
         await _text(at, "ASSISTANT", "FINAL", '{ "interrupted" : true }', "INTERRUPTED")
 
 
-async def _call(at: _Play, name: str, value: Any, *, twice: bool) -> None:
-    tool_use_id = new_uuid7()
-    at.session.calls[tool_use_id] = name
-    content = value if isinstance(value, str) else json.dumps(value)
-    if twice:
-        content = json.dumps(content)
+async def _calls(at: _Play, calls: Sequence[tuple[str, Any]], *, twice: bool) -> None:
+    """One block with calls in it."""
     names = {**_names(at), "contentId": new_uuid7()}
     start = {"type": "TOOL", "role": "TOOL", "toolUseOutputConfiguration": {"mediaType": "application/json"}}
     await at.line.event("contentStart", {**names, **start})
-    await at.line.event("toolUse", {**names, "toolName": name, "toolUseId": tool_use_id, "content": content})
+    for name, value in calls:
+        tool_use_id = new_uuid7()
+        at.session.calls[tool_use_id] = name
+        content = value if isinstance(value, str) else json.dumps(value)
+        if twice:
+            content = json.dumps(content)
+        await at.line.event("toolUse", {**names, "toolName": name, "toolUseId": tool_use_id, "content": content})
     await at.line.event("contentEnd", {**names, "type": "TOOL", "stopReason": "TOOL_USE"})
