@@ -1,4 +1,4 @@
-"""The loopback server, held against the vendor's own client: what it sends is read as the vendor's types, with nothing left over."""
+"""The loopback server, held against the vendor's own client, which reads all of what is sent as its own types."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Asking:
     Attributes:
         active: The responses under way, by id.
         asked: The request for a response that the provider has not begun yet; empty: there is none.
-        speaking: Whether the user speaks; the answer to that comes by itself.
+        speaking: Whether the user speaks, or has just spoken; the answer to that comes by itself.
         paused: Whether the provider is to be left alone for a while.
         running: The calls whose results are awaited.
     """
@@ -81,6 +81,7 @@ class Asking:
         """A response begins: the one that was asked for, or one that the user's speech has brought about."""
         self.active.discard(_UNKNOWN)
         self.active.add(response_id)
+        self.speaking = False
         self._unanswered = [item for item in self._unanswered if item not in self._known]
         if self.asked:
             # Were it another one, the provider would still refuse ours, and what it does not know yet be asked for again.

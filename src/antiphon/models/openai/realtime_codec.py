@@ -42,6 +42,8 @@ from antiphon.transports.base import Frame
 TRIES = 4
 """Responses in a row that may fail for a while."""
 _LONGEST_PAUSE_S = 60.0
+_OWN_ANSWER_S = 1.0
+"""How soon after the user has spoken the provider begins to answer by itself, or does not at all."""
 _APPEND_BYTES = 6 * 1024 * 1024
 """Sound in one event; the provider takes 15 MiB of base64."""
 _KEPT_WORDS = 32
@@ -154,6 +156,8 @@ class RealtimeCodec(Codec):
                 raise self._expired(f"the session has lasted {self._limit_s:g} s, the longest that was asked for")
             case "patience":
                 self._asking.running.clear()
+            case "heard":
+                self._asking.speaking = False
             case _:
                 self._asking.paused = False
         self._ask()
@@ -234,7 +238,10 @@ class RealtimeCodec(Codec):
     def _user_speaks(
         self, event: wire.SpeechStarted | wire.Committed | wire.Cleared | wire.TimeoutTriggered
     ) -> Sequence[OutputEvent]:
-        self._asking.speaking = isinstance(event, wire.SpeechStarted)
+        # What was said is answered by itself, but for noise; asking for an answer at the same time would be refused.
+        heard = isinstance(event, wire.Committed) and self._asking.speaking
+        self._asking.speaking = heard or isinstance(event, wire.SpeechStarted)
+        self.alarms["heard"] = _OWN_ANSWER_S if heard else None
         match event:
             case wire.SpeechStarted():
                 # The answer that is cut may be complete long since, and still be played.
@@ -257,6 +264,7 @@ class RealtimeCodec(Codec):
         if self._answers.get(response_id) is not None:
             return []
         self._asking.begun(response_id)
+        self.alarms["heard"] = None
         self._answers.begin(response_id)
         return [BidiResponseStartEvent(response_id=response_id)]
 

@@ -146,8 +146,9 @@ class RealtimeSession:
         """What is answered to a frame of the client."""
         event: Event = {}
         try:
-            event = self._decoded(frame)
+            event = _decoded(frame)
             self.received.append(event)
+            _check_fields(event)
             return self._handlers()[event["type"]](event)
         except RefusedError as refused:
             return [self.refuse(refused, event.get("event_id"))]
@@ -178,28 +179,6 @@ class RealtimeSession:
             "response.create": self._respond,
             "response.cancel": self._cancel,
         }
-
-    def _decoded(self, frame: str | bytes) -> Event:
-        try:
-            value: Any = decode_json(frame.encode() if isinstance(frame, str) else frame)
-        except ValueError as error:
-            raise RefusedError("invalid_json", f"The event is not valid JSON: {error}") from error
-        if not isinstance(value, dict) or not isinstance(value.get("type"), str):  # pyright: ignore[reportUnknownMemberType]
-            raise RefusedError("missing_required_parameter", "Missing required parameter: 'type'.", "type")
-        event = cast("Event", value)
-        known = _CLIENT_EVENTS.get(event["type"])
-        if known is None:
-            raise RefusedError(
-                "invalid_value",
-                f"Invalid value: '{event['type']}'. Supported values are: {', '.join(map(repr, _CLIENT_EVENTS))}.",
-                "type",
-            )
-        required, optional = known
-        _only(event, required | optional | {"type", "event_id"}, "")
-        for name in sorted(required):
-            if name not in event:
-                raise RefusedError("missing_required_parameter", f"Missing required parameter: '{name}'.", name)
-        return event
 
     def _update(self, event: Event) -> list[Event]:
         session = _object(event["session"], "session")
@@ -529,6 +508,30 @@ class RealtimeSession:
         item["status"] = status
         index = response["output"].index(item)
         return self.event("response.output_item.done", response_id=response["id"], output_index=index, item=dict(item))
+
+
+def _decoded(frame: str | bytes) -> Event:
+    try:
+        value: Any = decode_json(frame.encode() if isinstance(frame, str) else frame)
+    except ValueError as error:
+        raise RefusedError("invalid_json", f"The event is not valid JSON: {error}") from error
+    if not isinstance(value, dict) or not isinstance(cast("Event", value).get("type"), str):
+        raise RefusedError("missing_required_parameter", "Missing required parameter: 'type'.", "type")
+    return cast("Event", value)
+
+
+def _check_fields(event: Event) -> None:
+    known = _CLIENT_EVENTS.get(event["type"])
+    if known is None:
+        supported = ", ".join(map(repr, _CLIENT_EVENTS))
+        raise RefusedError(
+            "invalid_value", f"Invalid value: '{event['type']}'. Supported values are: {supported}.", "type"
+        )
+    required, optional = known
+    _only(event, required | optional | {"type", "event_id"}, "")
+    for name in sorted(required):
+        if name not in event:
+            raise RefusedError("missing_required_parameter", f"Missing required parameter: '{name}'.", name)
 
 
 def words(text: str) -> list[str]:
