@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from antiphon.models.anthropic.turns import AnthropicModel
     from antiphon.models.base import Model, ModelStopReason, StreamEvent, strip_metadata
+    from antiphon.models.bedrock.converse import BedrockModel
     from antiphon.models.bedrock.nova_sonic import BedrockNovaSonicModel
     from antiphon.models.bidi import (
         AudioCapable,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from antiphon.models.embedded.live import EmbeddedBidiModel
     from antiphon.models.embedded.turns import EmbeddedModel
     from antiphon.models.google.live import GoogleGeminiLiveModel
+    from antiphon.models.llamacpp.chat import LlamaCppModel
     from antiphon.models.openai.chat import OpenAIModel
     from antiphon.models.openai.realtime import OpenAIRealtimeModel
     from antiphon.models.openai.responses import OpenAIResponsesModel
@@ -27,12 +29,14 @@ else:
         "AudioCapable": "antiphon.models.bidi",
         "AudioConfig": "antiphon.models.bidi",
         "AudioStreamConfig": "antiphon.models.bidi",
+        "BedrockModel": "antiphon.models.bedrock.converse",
         "BedrockNovaSonicModel": "antiphon.models.bedrock.nova_sonic",
         "BidiModel": "antiphon.models.bidi",
         "ConnectionConfig": "antiphon.models.bidi",
         "EmbeddedBidiModel": "antiphon.models.embedded.live",
         "EmbeddedModel": "antiphon.models.embedded.turns",
         "GoogleGeminiLiveModel": "antiphon.models.google.live",
+        "LlamaCppModel": "antiphon.models.llamacpp.chat",
         "Model": "antiphon.models.base",
         "ModelStopReason": "antiphon.models.base",
         "OpenAIModel": "antiphon.models.openai.chat",
@@ -57,12 +61,14 @@ __all__ = [
     "AudioCapable",
     "AudioConfig",
     "AudioStreamConfig",
+    "BedrockModel",
     "BedrockNovaSonicModel",
     "BidiModel",
     "ConnectionConfig",
     "EmbeddedBidiModel",
     "EmbeddedModel",
     "GoogleGeminiLiveModel",
+    "LlamaCppModel",
     "Model",
     "ModelStopReason",
     "OpenAIModel",

@@ -49,7 +49,7 @@ _GEMINI = _Place("antiphon.models.google.gemini", "GeminiModel")
 _GEMINI_LIVE = _Place("antiphon.models.google.live", "GoogleGeminiLiveModel")
 
 _TURNS: Mapping[str, _Place] = {
-    "anthropic": _Place("antiphon.models.anthropic.messages", "AnthropicModel"),
+    "anthropic": _Place("antiphon.models.anthropic.turns", "AnthropicModel"),
     "bedrock": _Place("antiphon.models.bedrock.converse", "BedrockModel"),
     "embedded": _Place("antiphon.models.embedded.turns", "EmbeddedModel", argument="", needs_id=False),
     "gemini": _GEMINI,

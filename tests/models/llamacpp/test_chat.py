@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from contextlib import aclosing
@@ -175,6 +177,21 @@ async def test_a_request_that_waits_for_its_turn_can_be_cancelled(make_model):
         for thread in set(workers()) - before:
             thread.join(5)
             assert not thread.is_alive()
+
+
+def test_a_process_may_end_in_the_middle_of_an_answer(loaded):
+    """C++ aborts a process that ends while Python is being called from it."""
+    code = """
+import asyncio, sys
+from antiphon.models.llamacpp.chat import LlamaCppModel
+async def main():
+    async for event in LlamaCppModel(context_size=512).stream([{"role": "user", "content": [{"text": "Tell a story."}]}]):
+        if "contentBlockDelta" in event:
+            sys.exit(3)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=50)
+    assert (done.returncode, done.stderr) == (3, "")
 
 
 # --- tools ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
@@ -17,6 +18,8 @@ from antiphon.models.llamacpp.gguf import GgufFacts, read_facts, template_takes_
 LONGEST_DEFAULT_CONTEXT = 8192
 _BATCH = 256
 _CACHE_MIB = 256
+_EXIT_S = 20.0
+"""How long the end of the process waits for llama.cpp; it is at a word, at a part of a prompt, or loads a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,34 @@ class Turn:
         self.gone = True
         if (wake := self.wake) is not None:
             wake()
+
+
+class _Inside:
+    """Counts the threads that are within llama.cpp: the process must not end under them, for C++ aborts it then."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+        self.leaving = False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+
+    def leave(self) -> None:
+        """At the end of the process: let answers end where they are, and wait for that, within a bound."""
+        self.leaving = True
+        with self._changed:
+            self._changed.wait_for(lambda: not self._count, _EXIT_S)
+
+
+_inside = _Inside()
+atexit.register(_inside.leave)
 
 
 class Engine:
@@ -108,16 +139,17 @@ class Engine:
         """
 
         def take(chunk: dict[str, Any]) -> bool:
-            return turn.gone or not put(chunk)  # True ends the answer
+            return turn.gone or _inside.leaving or not put(chunk)  # True ends the answer
 
         with self._free:
             turn.wake = self._wake
             self._free.wait_for(lambda: turn.gone or not self._busy)
-            if turn.gone:
+            if turn.gone or _inside.leaving:
                 return
             self._busy = True
         try:
-            self._server.handle_chat_completions(request, take)
+            with _inside:
+                self._server.handle_chat_completions(request, take)
         finally:
             with self._free:
                 self._busy = False
@@ -153,7 +185,8 @@ def engine_for(settings: EngineSettings) -> Engine:
     with place.lock:
         engine = None if place.engine is None else place.engine()
         if engine is None:
-            engine = Engine(settings)
+            with _inside:
+                engine = Engine(settings)
             place.engine = weakref.ref(engine, partial(_forget, settings, place))
         return engine
 

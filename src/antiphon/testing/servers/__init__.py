@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from antiphon.testing.servers.anthropic import AnthropicServer
+    from antiphon.testing.servers.bedrock import BedrockServer
     from antiphon.testing.servers.gemini_live import GeminiLiveServer
     from antiphon.testing.servers.nova_sonic import NovaSonicServer
     from antiphon.testing.servers.openai_chat import OpenAIChatServer
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 else:
     _NAMES = {
         "AnthropicServer": "antiphon.testing.servers.anthropic",
+        "BedrockServer": "antiphon.testing.servers.bedrock",
         "GeminiLiveServer": "antiphon.testing.servers.gemini_live",
         "NovaSonicServer": "antiphon.testing.servers.nova_sonic",
         "OpenAIChatServer": "antiphon.testing.servers.openai_chat",
@@ -29,6 +31,7 @@ else:
 
 __all__ = [
     "AnthropicServer",
+    "BedrockServer",
     "GeminiLiveServer",
     "NovaSonicServer",
     "OpenAIChatServer",
