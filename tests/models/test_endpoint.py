@@ -51,7 +51,7 @@ def test_a_key_is_not_in_the_repr():
 
 def test_an_address_tells_no_password():
     assert address_of("https://me:secret@example.org:8/v1/?key=secret") == "https://example.org:8/v1"
-    assert without_key("no such key: secret", "secret") == "no such key: ***"
+    assert without_key("no such key: sk-secret", "sk-secret") == "no such key: ***"
 
 
 def test_a_base_url_without_a_scheme_is_refused():

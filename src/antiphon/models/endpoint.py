@@ -16,6 +16,9 @@ ApiKey = str | Callable[[], str | Awaitable[str]]
 """A key, or a function (also `async`) that gives the one that is valid now: it is called for each attempt."""
 
 
+_SHORTEST_SECRET = 8
+
+
 def variables(environ: Mapping[str, str] | None) -> Mapping[str, str]:
     """Where variables are looked up: what was given, else the environment of the process."""
     return os.environ if environ is None else environ
@@ -119,8 +122,14 @@ def unreachable(error: BaseException, address: str, key: str) -> ModelConnection
 
 
 def without_key(text: str, key: str) -> str:
-    """A text in which the key cannot be read."""
-    return text.replace(key, "***") if key else text
+    """A text in which the key cannot be read.
+
+    A key of a few characters is no secret, but what people give to servers that ask for none: words stay readable.
+
+    >>> without_key("no such key: sk-12345678", "sk-12345678"), without_key("none of it", "none")
+    ('no such key: ***', 'none of it')
+    """
+    return text.replace(key, "***") if len(key) >= _SHORTEST_SECRET else text
 
 
 def retry_after_of(value: str | None, clock: Clock) -> float | None:

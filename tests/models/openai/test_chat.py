@@ -213,6 +213,8 @@ async def test_what_does_not_go_together_is_refused(server):
     async with AsyncOpenAI(api_key="a") as client:
         with pytest.raises(InvalidInputError, match="do not go with it"):
             OpenAIModel(model_id="m", client=client, api_key="b")
+    with pytest.raises(InvalidInputError, match="tls does not go with"):
+        OpenAIModel({"http_client": object()}, model_id="m", api_key="a", tls=ssl.create_default_context())
     with pytest.raises(InvalidInputError, match="base_url='ftp://a'"):
         OpenAIModel(model_id="m", api_key="a", base_url="ftp://a")
 
@@ -252,6 +254,13 @@ async def test_a_key_that_no_header_takes_is_refused_and_told_nowhere(server, ke
     assert key not in str(caught.value)
     error = await failure(model_of(server, api_key=lambda: key), ModelCredentialsError)
     assert key not in str(error)
+
+
+async def test_a_key_that_is_no_secret_leaves_the_words_readable(server):
+    server.refuse(400, "none of this")
+    server.key = "none"
+    error = await failure(model_of(server), ModelRequestError)
+    assert "none of this" in str(error)
 
 
 async def test_an_unknown_model_is_named(server):

@@ -106,6 +106,8 @@ class OpenAIService:
         arguments = dict(client_args or {})
         if client is not None and (arguments or api_key is not None or base_url is not None or tls is not None):
             raise InvalidInputError("client is used as it is: client_args, api_key, base_url and tls do not go with it")
+        if tls is not None and "http_client" in arguments:
+            raise InvalidInputError("tls does not go with client_args http_client: that one knows whom it trusts")
         given_key = _first(api_key, arguments.pop("api_key", None))
         given_url = _first(base_url, arguments.pop("base_url", None), environment.get("OPENAI_BASE_URL") or None)
         self.base_url = checked_url(str(client.base_url if client is not None else given_url or DEFAULT_BASE_URL))
@@ -177,7 +179,8 @@ class OpenAIService:
                 return
             failure = self._translated(error, str(body.get("model", "")), key)
             # The provider's words may hold the key, and a traceback shows what an error comes from.
-            raise failure from (None if key and key in f"{error}{error.__cause__}" else error)
+            told = f"{error}{error.__cause__}"
+            raise failure from (error if without_key(told, key) == told else None)
 
     @asynccontextmanager
     async def _connected(self, key: str) -> AsyncGenerator[AsyncOpenAI]:
