@@ -116,6 +116,18 @@ def test_a_database_that_is_not_there_or_cannot_be_reached_has_its_exit_code_and
         assert "4711" not in told
 
 
+def test_whoever_only_looks_makes_no_tables(database, capsys):
+    import psycopg
+
+    for command in (["sessions", "list"], ["sessions", "tree", "ann"], ["tasks", "list"], ["store", "check"]):
+        assert main([*command, "--store", database]) == 3
+    assert "there is no store in database" in capsys.readouterr().err
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT to_regnamespace('antiphon')").fetchone() == (None,)
+    assert main(["chat", "-s", "ann", "-m", "hello", "--store", database]) == 0
+    assert main(["sessions", "list", "--store", database]) == 0
+
+
 def test_tenants_of_a_database_see_their_own_sessions_only(database, capsys):
     run = Script(database, capsys)
     run("chat", "-s", "ann", "-m", "hello", "--tenant", "org/ann")

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, TypeAlias
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -46,6 +46,7 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _SPAN = re.compile(r"(\d+)([smhdw])")
+_DATABASES = ("postgresql:", "postgres:")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -90,15 +91,21 @@ def opened(url: str, tenant: str | None, *, new: bool = False) -> Generator[Line
     Args:
         url: See `open_store`.
         tenant: Whose sessions.
-        new: Whether a file or folder may be made: who only reads would rather know that the path is wrong.
+        new: Whether a file, a folder or a database's tables may be made: who only reads would rather know that the URL is
+            wrong.
 
     Raises:
-        SnapshotNotFoundError: If there is no such file or folder, and it may not be made.
+        SnapshotNotFoundError: If there is no such store, and it may not be made.
         AntiphonError: If it cannot be opened.
     """
     place = _place(url)
     if not new and place and not os.path.exists(place):
         raise SnapshotNotFoundError("store", place)
+    if not new and url.startswith(_DATABASES):
+        from antiphon.store.postgres.presence import is_there
+
+        if not is_there(url):
+            raise SnapshotNotFoundError("store in database", urlsplit(url).path.removeprefix("/"))
     store = open_store(url, prefix=tenant)
     try:
         yield store
