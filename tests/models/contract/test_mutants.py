@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,13 +15,30 @@ from msgspec.structs import replace
 from antiphon import BidiAgent
 from antiphon.errors import AntiphonError, ModelError
 from antiphon.events import BidiBargeInEvent, BidiToolUseBlocksEvent, BidiTranscriptDeltaEvent
-from antiphon.models import GoogleGeminiLiveModel, OpenAIModel, OpenAIRealtimeModel
+from antiphon.models import BedrockNovaSonicModel, GoogleGeminiLiveModel, OpenAIModel, OpenAIRealtimeModel
 from antiphon.models.retrying import Retries
 from antiphon.testing import BidiModelContract, ModelContract, VirtualClock
 from antiphon.testing.model_suite.talk import Talk
-from antiphon.testing.servers import GeminiLiveServer, OpenAIChatServer, OpenAIRealtimeServer
+from antiphon.testing.servers import GeminiLiveServer, NovaSonicServer, OpenAIChatServer, OpenAIRealtimeServer
+from antiphon.transports.eventstream import Decoder, encode_message
 
 Bend = Callable[[dict[str, Any]], Sequence[dict[str, Any]]]
+
+
+def _unwrap(frame: str | bytes) -> dict[str, Any]:
+    """What a frame says: JSON, or (AWS) JSON in base64 in JSON in an event stream's message."""
+    if isinstance(frame, str):
+        return json.loads(frame)
+    [message] = Decoder().feed(frame)
+    return json.loads(b64decode(json.loads(message.payload)["bytes"]))
+
+
+def _wrap(said: dict[str, Any], like: str | bytes) -> str | bytes:
+    if isinstance(like, str):
+        return json.dumps(said)
+    [message] = Decoder().feed(like)
+    payload = json.dumps({"bytes": b64encode(json.dumps(said).encode()).decode()}).encode()
+    return encode_message(message.headers, payload)
 
 
 class BentWire:
@@ -30,7 +48,7 @@ class BentWire:
         self._wire, self._bend = wire, bend
 
     async def send(self, frames):
-        await self._wire.send([json.dumps(bent) for frame in frames for bent in self._bend(json.loads(frame))])
+        await self._wire.send([_wrap(bent, frame) for frame in frames for bent in self._bend(_unwrap(frame))])
 
     async def receive(self):
         return await self._wire.receive()
@@ -187,7 +205,61 @@ def seeds_nothing() -> Bend:
     return bend
 
 
+# What can be wrong in Nova Sonic
+
+
+def _event(name: str, change: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> Bend:
+    """Changes the events of one name."""
+
+    def bend(said: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"event": {name: body}} for body in change(said["event"][name])] if name in said["event"] else [said]
+
+    return bend
+
+
+def prompt_before_session() -> Bend:
+    """Begins the prompt before the session."""
+    held: list[dict[str, Any]] = []
+
+    def bend(said: dict[str, Any]) -> list[dict[str, Any]]:
+        if "sessionStart" in said["event"]:
+            held.append(said)
+            return []
+        return [said, *[held.pop() for _ in held]]
+
+    return bend
+
+
+def history_of_one_role() -> Bend:
+    """Tells a history that does not alternate."""
+
+    def change(body: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{**body, "role": "USER"} if body["role"] == "ASSISTANT" else body]
+
+    return _event("contentStart", change)
+
+
+def sound_without_a_block() -> Bend:
+    """Sends sound that is in no block."""
+    return _event("audioInput", lambda body: [{**body, "contentName": "nowhere"}])
+
+
+def results_that_are_no_json() -> Bend:
+    """Tells a result in words and not in JSON."""
+    return _event("toolResult", lambda body: [{**body, "content": "it is " + body["content"][:4]}])
+
+
+def no_goodbye() -> Bend:
+    """Ends the session without ending the prompt."""
+    return _event("promptEnd", lambda _: [])
+
+
 BENDS = [
+    (BedrockNovaSonicModel, prompt_before_session, "test_typed_words_are_answered_again_and_again"),
+    (BedrockNovaSonicModel, history_of_one_role, "test_a_new_process_hands_over_what_was_said"),
+    (BedrockNovaSonicModel, sound_without_a_block, "test_a_spoken_question_and_its_answer_are_the_history"),
+    (BedrockNovaSonicModel, results_that_are_no_json, "test_tools_are_called_and_their_results_are_spoken_of"),
+    (BedrockNovaSonicModel, no_goodbye, "test_a_model_is_stopped_twice_and_started_again"),
     (OpenAIRealtimeModel, second_response, "test_typed_words_are_answered_again_and_again"),
     (
         OpenAIRealtimeModel,
@@ -225,6 +297,14 @@ async def world(base: type, **members: Any):
                 server,
                 lambda **given: changed(
                     server.model_id, transcription_model_id=None, api_key=server.key, base_url=server.url, **given
+                ),
+            )
+    elif base is BedrockNovaSonicModel:
+        async with NovaSonicServer() as server:
+            yield (
+                server,
+                lambda **given: changed(
+                    credentials=server.credentials, endpoint_url=server.url, region=server.region, environ={}, **given
                 ),
             )
     else:
