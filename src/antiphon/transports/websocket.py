@@ -80,7 +80,7 @@ class WebSocket:
             connection = await connect(
                 url,
                 additional_headers=dict(headers or {}),
-                ssl=tls if url.startswith("wss:") else None,
+                ssl=(tls or True) if url.startswith("wss:") else None,
                 max_size=None,
                 compression=None,
                 open_timeout=timeout_s,
