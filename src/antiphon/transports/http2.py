@@ -135,9 +135,9 @@ class HTTP2Stream:
         """
         wire = self._wire
         wire.check()
-        wire.add(b"".join(frame.encode() if isinstance(frame, str) else frame for frame in frames))
-        await wire.until(lambda: not wire.waiting or wire.over)
-        if wire.waiting and wire.over:
+        end = wire.add(b"".join(frame.encode() if isinstance(frame, str) else frame for frame in frames))
+        await wire.until(lambda: (wire.sent >= end and not wire.paused) or wire.over)
+        if wire.sent < end:
             wire.check()
 
     async def end(self) -> None:
@@ -202,6 +202,7 @@ class _Wire(asyncio.Protocol):
         ended: Whether the answer is complete.
         error: Why the wire failed.
         pongs: Pings that were answered.
+        sent: Bytes of the body that were handed to the network.
     """
 
     def __init__(self) -> None:
@@ -225,6 +226,7 @@ class _Wire(asyncio.Protocol):
         self.ended = False
         self.error: TransportError | None = None
         self.pongs = 0
+        self.sent = 0
 
     # What the event loop calls.
 
@@ -282,6 +284,11 @@ class _Wire(asyncio.Protocol):
         return sum(len(data) for data, _ in self._held)
 
     @property
+    def paused(self) -> bool:
+        """Whether the network has enough to do."""
+        return self._paused
+
+    @property
     def waiting(self) -> bool:
         """Whether something that was added is not sent yet, or the network is not ready for more."""
         return bool(self._out) or self._paused
@@ -318,10 +325,12 @@ class _Wire(asyncio.Protocol):
                     text = text.replace(word, "(not shown)")
         return text
 
-    def add(self, data: bytes) -> None:
-        """Send `data` as soon as there is room for it."""
+    def add(self, data: bytes) -> int:
+        """Send `data` as soon as there is room for it. Returns what `sent` will be then."""
         self._out += data
+        end = self.sent + len(self._out)
         self._pump()
+        return end
 
     def end(self) -> None:
         """End the body behind what was added."""
@@ -431,6 +440,7 @@ class _Wire(asyncio.Protocol):
                     break
                 self._h2.send_data(_STREAM, bytes(self._out[:room]))
                 del self._out[:room]
+                self.sent += room
                 self._flush()
             if self._ending and not self._out and not self._h2.streams[_STREAM].closed:
                 self._end_body()
