@@ -26,9 +26,7 @@ CONFIG = {
 }
 
 
-def make_codec(
-    *, messages=(), tools=(NOON,), prompt="Be kind.", continued=False, owed=False, **config
-) -> RealtimeCodec:
+def make_codec(*, messages=(), tools=(NOON,), prompt="Be kind.", continued=False, owed="", **config) -> RealtimeCodec:
     chosen = settings({**CONFIG, **config})
     return RealtimeCodec(
         session=chosen.told(prompt, list(tools)),

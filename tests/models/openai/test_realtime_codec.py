@@ -172,11 +172,12 @@ def test_of_a_long_history_the_newest_is_told_and_no_pair_is_torn():
 
 def test_a_session_that_takes_the_place_of_another_is_told_so_and_answers_what_is_owed():
     last: list[Message] = [*HISTORY, {"role": "user", "content": [{"text": "And now?"}]}]
-    talk = Exchange(messages=last, continued=True, owed=True)
+    talk = Exchange(messages=last, continued=True, owed="said")
     items = [event["item"] for event in talk.sent("conversation.item.create")]
     assert items[-1]["role"] == "system"
     assert talk.asked() == 1
-    assert Exchange(messages=HISTORY, continued=True, owed=True).asked() == 0
+    assert Exchange(messages=HISTORY, continued=True, owed="said").asked() == 0
+    assert Exchange(messages=HISTORY, continued=True, owed="cut").asked() == 1
     assert Exchange(messages=last, continued=True).asked() == 0
 
 
@@ -709,11 +710,11 @@ def test_a_session_that_reaches_its_limit_says_whether_an_answer_was_owed():
     assert talk.alarms["limit"] == 3000.0
     with pytest.raises(ConnectionTimeoutError) as raised:
         talk.codec.ring("limit")
-    assert raised.value.restart_config == {"owed": False}
+    assert raised.value.restart_config == {"owed": ""}
     talk.send("hello")
     with pytest.raises(ConnectionTimeoutError) as raised:
         talk.codec.ring("limit")
-    assert raised.value.restart_config == {"owed": True}
+    assert raised.value.restart_config == {"owed": "cut"}
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,9 @@ class OpenAIRealtimeModel(WiredModel[RealtimeCodec]):
             "transcription_model_id": transcription_model_id,
             "voice": voice,
             "timeout_s": timeout_s,
-            "audio": audio or {},
-            "params": params or {},
-            "connection": connection or {},
+            "audio": {} if audio is None else audio,
+            "params": {} if params is None else params,
+            "connection": {} if connection is None else connection,
         }
         self._settings = settings(self._config)
         self._config = deepcopy(self._config)
@@ -144,8 +144,8 @@ class OpenAIRealtimeModel(WiredModel[RealtimeCodec]):
     ) -> None:
         """Replace the connection in the middle of a talk.
 
-        The new session is told the history, and that the talk goes on. `owed` says whether the old one owed an answer:
-        then the new one gives it.
+        The new session is told the history, and that the talk goes on. `owed` is what the old one said of an answer that
+        it had not given, or not to its end: the new one gives it.
         """
         await self.start(system_prompt=system_prompt, tools=tools, messages=messages, continued=True, **restart_config)
 
@@ -161,7 +161,7 @@ class OpenAIRealtimeModel(WiredModel[RealtimeCodec]):
             explainer=Explainer(self._config["model_id"], self._access.base_url),
             limit_s=self._config["timeout_s"],
             continued=bool(restart_config.get("continued")),
-            owed=bool(restart_config.get("owed")),
+            owed=restart_config.get("owed", ""),
         )
         return codec
 

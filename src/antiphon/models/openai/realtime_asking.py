@@ -7,7 +7,10 @@ once, and only while no other response is under way: the provider refuses a seco
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
+Owed = Literal["", "said", "cut"]
+"""No answer is missing; one to what was said; the rest of one that has begun."""
 PATIENCE_S = 2.0
 """How long what is said waits for the tools that run: a tool may wait for a person, and the talk goes on meanwhile."""
 _UNKNOWN = "?"
@@ -39,9 +42,9 @@ class Asking:
         self._number = 0
 
     @property
-    def owed(self) -> bool:
-        """Whether an answer is being made, or is to be."""
-        return bool(self.active or self.asked or self._unanswered)
+    def owed(self) -> Owed:
+        """What answer would be missing, if the session ended now."""
+        return "cut" if self.active else "said" if self.asked or self._unanswered else ""
 
     @property
     def waits_for_tools(self) -> bool:

@@ -32,7 +32,7 @@ from antiphon.jsonable import encode_json
 from antiphon.models.live import Codec
 from antiphon.models.openai import realtime_wire as wire
 from antiphon.models.openai.realtime_answers import Answer, Answers
-from antiphon.models.openai.realtime_asking import PATIENCE_S, Asking
+from antiphon.models.openai.realtime_asking import PATIENCE_S, Asking, Owed
 from antiphon.models.openai.realtime_errors import Explainer, Failure
 from antiphon.models.openai.realtime_history import Item, said
 from antiphon.models.openai.realtime_sound import Outgoing, SoundFormat
@@ -65,7 +65,7 @@ class RealtimeCodec(Codec):
         explainer: Says why something failed.
         limit_s: The longest that the connection may last.
         continued: Whether it replaces another one in the middle of a talk.
-        owed: Whether the last of the history waits for an answer.
+        owed: What answer the other one has not given.
 
     Attributes:
         explainer: Says why something failed; it is told the secret when that is known.
@@ -82,7 +82,7 @@ class RealtimeCodec(Codec):
         explainer: Explainer,
         limit_s: float,
         continued: bool = False,
-        owed: bool = False,
+        owed: Owed = "",
     ) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
@@ -377,21 +377,22 @@ class _Opening:
 
     Attributes:
         session: Its configuration.
-        owed: Whether the last of the history waits for an answer.
+        owed: Whether to ask for an answer.
         begun: Whether it is what it was told to be.
         untold: The ids of items that it is not known to have.
     """
 
     __slots__ = ("_continued", "_history", "begun", "owed", "session", "untold")
 
-    def __init__(self, session: dict[str, Any], history: list[Item], *, continued: bool, owed: bool) -> None:
+    def __init__(self, session: dict[str, Any], history: list[Item], *, continued: bool, owed: Owed) -> None:
         self.session = session
         self.begun = False
         self.untold: set[str] = set()
         self._history = history
         self._continued = continued
         last = history[-1] if history else {}
-        self.owed = owed and (last.get("role") == "user" or last.get("type") == "function_call_output")
+        waits = last.get("role") == "user" or last.get("type") == "function_call_output"
+        self.owed = bool(history) and (owed == "cut" or (owed == "said" and waits))
 
     def items(self) -> list[tuple[str, Item]]:
         """The history with its ids, and a word about the restart where there was one."""
