@@ -6,7 +6,13 @@ import pytest
 
 from antiphon import Agent, Runner, tool
 from antiphon.conversation.repair import problems
-from antiphon.errors import InvalidInputError, InvalidTypeError
+from antiphon.errors import (
+    InvalidInputError,
+    InvalidTypeError,
+    NotResumableError,
+    SnapshotNotFoundError,
+    StateManagementError,
+)
 from antiphon.runner import Respond, Restart, Resume, TurnInput
 from antiphon.store import InMemorySessionStore
 from antiphon.testing import Answer, FaultStore, ScriptedModel, VirtualClock
@@ -250,3 +256,44 @@ async def test_a_message_that_came_with_the_answers_survives_a_process_that_dies
     assert problems(list(row.snapshot.data["messages"])) == []
     [result] = results_of(row).values()
     assert result == {"text": "paid" if repeatable else "interrupted by a restart"}
+
+
+async def test_what_waits_for_a_person_is_found_by_whoever_knows_the_session_or_the_row():
+    desk = Desk(Answer(tool_uses=[call("t1", 5)]), "Paid.")
+    asked = await desk.run("Pay", session_id="s")
+    other = Runner(lambda: Agent(desk.model, tools=desk.tools), store=desk.store)
+    for where in ({"session_id": "s"}, {"snapshot_id": asked.snapshot_id}):
+        found = await other.get_output(**where)
+        assert (found.interrupts, found.message, found.usage) == (asked.interrupts, asked.message, asked.usage)
+    done = await other.run(session_id="s", resume=[found.interrupts[0].answer("yes")])
+    found = await other.get_output(session_id="s")
+    assert (found.snapshot_id, str(found), found.interrupts) == (done.snapshot_id, "Paid.", ())
+
+
+async def test_an_output_is_of_a_run_that_has_ended_and_of_this_agent():
+    desk = Desk("Hi.")
+    first = await desk.run("Hi", session_id="s")
+    runner = Runner(lambda: Agent(desk.model), store=desk.store)
+    for where, told in (
+        ({}, "give a session_id"),
+        ({"session_id": "other", "snapshot_id": first.snapshot_id}, "does not belong"),
+    ):
+        with pytest.raises(InvalidInputError, match=told):
+            await runner.get_output(**where)
+    for where in ({"session_id": "none"}, {"snapshot_id": "none"}):
+        with pytest.raises(SnapshotNotFoundError):
+            await runner.get_output(**where)
+    with pytest.raises(InvalidInputError, match="is of agent"):
+        await Runner(lambda: Agent(desk.model), store=desk.store, name="x").get_output(snapshot_id=first.snapshot_id)
+    with pytest.raises(StateManagementError):
+        await Runner(lambda: Agent(desk.model)).get_output(session_id="s")
+    clock = VirtualClock(autojump=False)
+    hanging = ScriptedModel([Answer(text="No.", pause_after_words=0, until=asyncio.Event())])
+    store = InMemorySessionStore(clock=clock)
+    at_work = Runner(lambda: Agent(hanging, clock=clock), store=store, clock=clock, state_transform=lambda *_: None)
+    task = await at_work.detach("x", session_id="s")
+    with pytest.raises(NotResumableError, match="wait for it"):
+        await at_work.get_output(session_id="s")
+    await task.abort()
+    shaped = await at_work.get_output(session_id="s")
+    assert (shaped.finish_reason, shaped.message) == ("aborted", None)

@@ -5,6 +5,7 @@ from typing import Any, assert_type
 
 from antiphon import Agent, Artifact, BidiAgent, Runner, ToolContext, tool
 from antiphon.content import Message
+from antiphon.interrupts import Interrupt
 from antiphon.models import Model
 from antiphon.runner import (
     CustomPatch,
@@ -57,6 +58,8 @@ async def a_runner_is_made_of_a_function_that_makes_agents(model: Model) -> None
     output = await runner.run("Hi", session_id="s", idempotency_key="k")
     assert_type(output, RunOutput)
     assert_type(output.message, Message | None)
+    assert_type(await runner.get_output(session_id="s"), RunOutput)
+    assert_type((await runner.get_output(snapshot_id="x")).interrupts, tuple[Interrupt, ...])
     await runner.run([TurnInput("Hi"), TurnInput(resume=Resume([Respond("t1", "yes")]))])
     await runner.run(resume=[question.answer("yes") for question in output.interrupts])
     await runner.run("Hi", "s")  # type: ignore[call-arg]

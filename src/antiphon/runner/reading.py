@@ -69,6 +69,33 @@ class Reader:
             raise SnapshotNotFoundError("session", session_id)
         return await self.shown(row, metadata_only=metadata_only)
 
+    async def settled(self, session_id: str | None, snapshot_id: str | None) -> SessionSnapshot:
+        """A row whose run has ended, as it is stored: this one, or the session's newest.
+
+        Raises:
+            InvalidInputError: If neither is given, or the row is another session's, or another agent's.
+            SnapshotNotFoundError: If there is no such row.
+            NotResumableError: If its run has not ended.
+        """
+        if snapshot_id is not None:
+            row = await self.store.get_snapshot(check_id("snapshot_id", snapshot_id))
+        elif session_id is not None:
+            row = await self.store.get_latest_snapshot(check_id("session_id", session_id), agent_id=self.agent_id)
+        else:
+            raise InvalidInputError("give a session_id or a snapshot_id")
+        if row is None:
+            raise SnapshotNotFoundError(
+                "session" if snapshot_id is None else "snapshot", snapshot_id or session_id or ""
+            )
+        if session_id is not None and row.session_id != session_id:
+            raise InvalidInputError(f"snapshot {snapshot_id!r} does not belong to session {session_id!r}")
+        if row.agent_id not in {None, self.agent_id}:
+            raise InvalidInputError(f"snapshot {row.snapshot_id!r} is of agent {row.agent_id!r}, not {self.agent_id!r}")
+        if not row.terminal:
+            status = row.status_at(self.clock.utc(), expires_after=self.expire_after)
+            raise NotResumableError(row.snapshot_id, status, "its run has not ended: wait for it", row.snapshot_id)
+        return row
+
     async def shown(self, row: SessionSnapshot, *, metadata_only: bool = False) -> SessionSnapshot:
         """A row as it may leave, with the defaults of its times and its present status."""
         row = with_expiry(row, self.clock.utc(), self.expire_after)

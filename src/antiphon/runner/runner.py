@@ -415,6 +415,23 @@ class Runner:
         """The newest row of a session, of any status. Arguments and errors are those of `get_snapshot`."""
         return await self._reading().latest(session_id, metadata_only=metadata_only)
 
+    async def get_output(self, *, session_id: str | None = None, snapshot_id: str | None = None) -> RunOutput:
+        """What a run came to, as its row tells: its message, and the questions that wait for a person, in any process.
+
+        Args:
+            session_id: The session's newest row.
+            snapshot_id: This row. With both, it must be the session's.
+
+        Raises:
+            StateManagementError: If the client keeps the sessions.
+            InvalidInputError: If neither is given, or the row is another session's, or another agent's.
+            SnapshotNotFoundError: If there is no such row.
+            NotResumableError: If its run has not ended.
+            StateTransformError: If it could not be shaped.
+        """
+        row = await self._reading().settled(session_id, snapshot_id)
+        return await self._presented(output_of_row(row), Presenter(self._transform, row.session_id))
+
     async def branch(self, snapshot_id: str, new_session_id: str | None = None) -> SessionSnapshot:
         """Begin a session of its own with the state of a row. Deleting one of the two leaves the other as it is.
 
