@@ -433,6 +433,7 @@ class GeminiLiveServer:
     async def _take(self, connection: ServerConnection, session: GeminiLiveSession, frame: str | bytes) -> None:
         if session not in self.sessions:
             self.sessions.append(session)
+            self._changed()
         message = parsed(frame)
         if "audio" not in message_at(message, "realtimeInput"):
             session.received.append(message)

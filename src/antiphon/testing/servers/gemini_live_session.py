@@ -64,6 +64,7 @@ class _Flow:
 
     Attributes:
         owed: Whether the client waits for an answer.
+        goes_on: Whether the model may speak once while tools work that it does not wait for.
         heard: How much of the sound was taken as speech.
         held: The answer that stays in the middle.
         late: Words of the user that are told after the answer to them.
@@ -72,6 +73,7 @@ class _Flow:
     """
 
     owed: bool = False
+    goes_on: bool = False
     heard: int = 0
     held: Held | None = None
     late: list[str] = field(default_factory=list[str])
@@ -221,8 +223,7 @@ class GeminiLiveSession:
         """Whether the client waits for an answer, and no result of a tool is awaited."""
         functions = declared(self.setup)
         waits = any(functions[name].get("behavior") != "NON_BLOCKING" for name in self.pending.values())
-        goes_on = bool(self.pending) and not waits
-        return self.seeded and (self._flow.owed or goes_on) and not waits and self._flow.held is None
+        return self.seeded and (self._flow.owed or self._flow.goes_on) and not waits and self._flow.held is None
 
     @property
     def holds(self) -> bool:
@@ -315,7 +316,7 @@ class GeminiLiveSession:
     async def say(self, messages: Sequence[dict[str, Any]], text: str) -> None:
         """Send an answer, or the rest of one, to its end."""
         flow = self._flow
-        flow.owed, flow.held = False, None
+        flow.owed, flow.goes_on, flow.held = False, False, None
         flow.heard = self.sound_messages  # whoever speaks over it does so from now on
         read = sum(len(words.split()) for _, words in self.knows)
         self._said("model", text)
@@ -331,7 +332,7 @@ class GeminiLiveSession:
 
     async def hold(self, messages: Sequence[dict[str, Any]], rest: list[dict[str, Any]], text: str) -> None:
         """Send the beginning of an answer."""
-        self._flow.owed = False
+        self._flow.owed = self._flow.goes_on = False
         self._flow.heard = self.sound_messages  # whoever speaks over it does so from now on
         self._flow.held = Held(rest, text)
         await self.emit(*messages)
@@ -380,6 +381,7 @@ class GeminiLiveSession:
             self.pending[key] = name
             entries.append({"id": key, "name": name, "args": dict(args)})
         flow.owed = False
+        flow.goes_on = all(functions[name].get("behavior") == "NON_BLOCKING" for name in self.pending.values())
         await self.emit({"toolCall": {"functionCalls": entries}})
         if "sessionResumption" in self.setup:
             await self.emit({"sessionResumptionUpdate": {"resumable": False}})
