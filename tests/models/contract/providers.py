@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from antiphon.models import BedrockNovaSonicModel, GoogleGeminiLiveModel, OpenAIRealtimeModel
 from antiphon.testing import VirtualClock
@@ -18,8 +19,8 @@ async def scripted(clock: VirtualClock):
 @asynccontextmanager
 async def openai(clock: VirtualClock):
     async with OpenAIRealtimeServer() as server:
-        server.make = lambda **given: OpenAIRealtimeModel(
-            server.model_id, transcription_model_id="gpt-transcribe", api_key=server.key, base_url=server.url, **given
+        server.make = lambda *, key=server.key, **given: OpenAIRealtimeModel(
+            server.model_id, transcription_model_id="gpt-transcribe", api_key=key, base_url=server.url, **given
         )
         yield server
 
@@ -27,8 +28,8 @@ async def openai(clock: VirtualClock):
 @asynccontextmanager
 async def gemini(clock: VirtualClock):
     async with GeminiLiveServer() as server:
-        server.make = lambda **given: GoogleGeminiLiveModel(
-            server.model_id, api_key=server.key, base_url=server.url, **given
+        server.make = lambda *, key=server.key, **given: GoogleGeminiLiveModel(
+            server.model_id, api_key=key, base_url=server.url, **given
         )
         yield server
 
@@ -36,9 +37,14 @@ async def gemini(clock: VirtualClock):
 @asynccontextmanager
 async def nova(clock: VirtualClock):
     async with NovaSonicServer() as server:
-        server.make = lambda **given: BedrockNovaSonicModel(
-            credentials=server.credentials, endpoint_url=server.url, region=server.region, environ={}, **given
-        )
+
+        def make(*, key=None, **given):
+            credentials = server.credentials if key is None else replace(server.credentials, secret_access_key=key)
+            return BedrockNovaSonicModel(
+                credentials=credentials, endpoint_url=server.url, region=server.region, environ={}, **given
+            )
+
+        server.make = make
         yield server
 
 
