@@ -161,8 +161,8 @@ class HTTP2Stream:
         wire = self._wire
         wire.check()
         number = wire.ping()
-        await wire.until(lambda: wire.pongs >= number or wire.over)
-        if wire.pongs < number:
+        await wire.until(lambda: wire.pings[number] or wire.over)
+        if not wire.pings[number]:
             wire.check()
 
     async def receive(self) -> Frame | None:
@@ -201,7 +201,7 @@ class _Wire(asyncio.Protocol):
         held: Bytes that came and were not taken.
         ended: Whether the answer is complete.
         error: Why the wire failed.
-        pongs: Pings that were answered.
+        pings: Of each ping, whether it was answered.
         sent: Bytes of the body that were handed to the network.
     """
 
@@ -217,7 +217,6 @@ class _Wire(asyncio.Protocol):
         self._out = bytearray()
         self._ending = False
         self._paused = False
-        self._pings = 0
         self._told: tuple[str, ...] = ()
         self._held: deque[tuple[bytes, int]] = deque()
         self._waiters: set[asyncio.Future[None]] = set()
@@ -225,7 +224,7 @@ class _Wire(asyncio.Protocol):
         self.headers: dict[str, str] = {}
         self.ended = False
         self.error: TransportError | None = None
-        self.pongs = 0
+        self.pings: list[bool] = []
         self.sent = 0
 
     # What the event loop calls.
@@ -340,10 +339,10 @@ class _Wire(asyncio.Protocol):
 
     def ping(self) -> int:
         """Send a ping. Returns which one this is."""
-        self._pings += 1
-        self._h2.ping(self._pings.to_bytes(8, "big"))
+        self.pings.append(False)
+        self._h2.ping(len(self.pings).to_bytes(8, "big"))
         self._flush()
-        return self._pings
+        return len(self.pings) - 1
 
     def take(self) -> bytes:
         """What has come; the other side may send as much again."""
@@ -413,7 +412,9 @@ class _Wire(asyncio.Protocol):
                     )
                 )
             case events.PingAckReceived():
-                self.pongs += 1
+                number = int.from_bytes(event.ping_data, "big") - 1
+                if 0 <= number < len(self.pings):
+                    self.pings[number] = True
             case _:
                 pass  # windows and settings: `_pump` sees what they allow; h2 answers pings itself
 
