@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from antiphon.models.embedded.live import EmbeddedBidiModel
     from antiphon.models.embedded.turns import EmbeddedModel
+    from antiphon.models.google.gemini import GeminiModel
     from antiphon.models.google.live import GoogleGeminiLiveModel
     from antiphon.models.llamacpp.chat import LlamaCppModel
     from antiphon.models.openai.chat import OpenAIModel
@@ -35,6 +36,7 @@ else:
         "ConnectionConfig": "antiphon.models.bidi",
         "EmbeddedBidiModel": "antiphon.models.embedded.live",
         "EmbeddedModel": "antiphon.models.embedded.turns",
+        "GeminiModel": "antiphon.models.google.gemini",
         "GoogleGeminiLiveModel": "antiphon.models.google.live",
         "LlamaCppModel": "antiphon.models.llamacpp.chat",
         "Model": "antiphon.models.base",
@@ -67,6 +69,7 @@ __all__ = [
     "ConnectionConfig",
     "EmbeddedBidiModel",
     "EmbeddedModel",
+    "GeminiModel",
     "GoogleGeminiLiveModel",
     "LlamaCppModel",
     "Model",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from antiphon.testing.servers.anthropic import AnthropicServer
     from antiphon.testing.servers.bedrock import BedrockServer
+    from antiphon.testing.servers.gemini import GeminiServer
     from antiphon.testing.servers.gemini_live import GeminiLiveServer
     from antiphon.testing.servers.nova_sonic import NovaSonicServer
     from antiphon.testing.servers.openai_chat import OpenAIChatServer
@@ -15,6 +16,7 @@ else:
         "AnthropicServer": "antiphon.testing.servers.anthropic",
         "BedrockServer": "antiphon.testing.servers.bedrock",
         "GeminiLiveServer": "antiphon.testing.servers.gemini_live",
+        "GeminiServer": "antiphon.testing.servers.gemini",
         "NovaSonicServer": "antiphon.testing.servers.nova_sonic",
         "OpenAIChatServer": "antiphon.testing.servers.openai_chat",
         "OpenAIRealtimeServer": "antiphon.testing.servers.openai_realtime",
@@ -33,6 +35,7 @@ __all__ = [
     "AnthropicServer",
     "BedrockServer",
     "GeminiLiveServer",
+    "GeminiServer",
     "NovaSonicServer",
     "OpenAIChatServer",
     "OpenAIRealtimeServer",

@@ -122,6 +122,9 @@ class AnthropicServer(TurnServer):
     def failure_event(self, failure: Any) -> bytes:
         return sse({"type": "error", "error": failure}, "error")
 
+    def broken_event(self) -> bytes:
+        return b"event: content_block_delta\n" + super().broken_event()
+
     def events(self, answer: Answer, request: HTTPRequest, *, strange: bool) -> list[bytes]:
         return [sse(event, event["type"]) for event in self._events(answer, request, strange=strange)]
 

@@ -204,6 +204,10 @@ class TurnServer(ABC):
     def failure_event(self, failure: Any) -> bytes:
         """The event that tells of a failure in the middle."""
 
+    def broken_event(self) -> bytes:
+        """An event that is not JSON."""
+        return b'data: {"half of it": \n\n'
+
     def whole(self, answer: Answer, request: HTTPRequest) -> HTTPResponse | None:
         """The answer to a request that asks for no stream; None for one that does."""
         return None
@@ -234,7 +238,7 @@ class TurnServer(ABC):
         events = self.events(step.answer, request, strange=step.strange)
         middle = max(1, len(events) // 2)
         if step.broken:
-            events.insert(middle, b'event: content_block_delta\ndata: {"type": "content_block_delta", \n\n')
+            events.insert(middle, self.broken_event())
         if step.failure is not None:
             said = middle if step.answer.text else 1
             events = [*events[:said], self.failure_event(step.failure)]
