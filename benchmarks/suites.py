@@ -79,6 +79,32 @@ LIVE = Suite(
     },
 )
 
+
+def _codec(protocol: str, name: str, target: float | None = None) -> tuple[Case, ...]:
+    """The cases of one provider's protocol (`benchmarks/codecs.py`)."""
+
+    def case(kind: str, label: str, most: float | None = None) -> Case:
+        key = f"{protocol}_{kind}"
+        return Case(name=key, figures=(Figure(key=f"{key}_us", label=f"{name}: {label}", unit="µs", target=most),))
+
+    return (
+        case("out", "CPU per event of sound, the model alone"),
+        case("agent", "CPU per event of sound, all told: wire, codec, agent", target),
+        case("in", "CPU per input frame, the model alone"),
+    )
+
+
+CODECS = Suite(
+    name="codecs",
+    title="Live models over loopback (sound in frames of 20 ms, the provider's end in another process)",
+    cases=(*_codec("openai", "OpenAI Realtime", 20.0),),
+    modules={
+        "antiphon": "benchmarks.subjects.antiphon_codecs",
+        "raw": "benchmarks.subjects.raw_codecs",
+        "strands": "benchmarks.subjects.strands_codecs",
+    },
+)
+
 SAVE = Suite(
     name="save",
     title="A save of a conversation of 10,000 messages, beside a running event loop (local files)",
@@ -270,4 +296,4 @@ RUNNER = Suite(
     base="antiphon_sqlite",
 )
 
-SUITES = {suite.name: suite for suite in (LIVE, SAVE, STORE, RUNNER, IMPORT)}
+SUITES = {suite.name: suite for suite in (LIVE, CODECS, SAVE, STORE, RUNNER, IMPORT)}
