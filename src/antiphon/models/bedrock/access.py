@@ -164,7 +164,12 @@ class Access:
     def _current(self) -> AwsCredentials | None:
         source = self._credentials
         if callable(source):
-            return source()
+            try:
+                return source()
+            except ModelCredentialsError:
+                raise
+            except Exception as error:  # the user's own function: whatever it raises, there are no keys
+                raise ModelCredentialsError(f"credentials() gave no keys: {type(error).__name__}: {error}") from error
         if source is not None:
             return source
         variables = self._environ or {}

@@ -134,7 +134,7 @@ def translate(error: BaseException, *, model_id: str, region: str, endpoint: str
         return ModelConnectionError(
             f"TLS with {endpoint} was refused: {error}: if its certificate is your own, name its authority in AWS_CA_BUNDLE"
         )
-    if isinstance(error, exceptions.HTTPClientError):
+    if isinstance(error, (exceptions.HTTPClientError, exceptions.ConnectionError)):
         passing = not isinstance(error, exceptions.ProxyConnectionError)
         return ModelConnectionError(
             f"{endpoint} (region {region!r}) cannot be reached or went silent: {error}", passing=passing
