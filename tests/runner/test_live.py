@@ -15,7 +15,7 @@ from antiphon.io import WavIO
 from antiphon.models import EmbeddedBidiModel
 from antiphon.runner.live import _turn_end
 from antiphon.store import InMemorySessionStore, open_store
-from antiphon.testing import Answer, CallTools, Fail, Say, ScriptedBidiModel, ScriptedModel, Until, VirtualClock
+from antiphon.testing import Answer, CallTools, Fail, Say, ScriptedBidiModel, ScriptedModel, Until, VirtualClock, Wait
 from antiphon.tools import ToolContext
 from tests.runner.support import assistant, makes, rows_of, texts, user
 from tests.runner.talking import EXPIRE_S, say
@@ -174,6 +174,29 @@ async def test_a_talk_that_fails_is_a_row_that_says_why_and_can_be_gone_on_from(
     assert (row.status, row.finish_reason, row.error["message"]) == ("failed", "failed", "broken")
     assert (row.owner, row.heartbeat_at, texts(row)) == (None, None, ["hello", "Well."])
     assert str(await Runner(makes("Go on."), store=store, clock=clock).run("bye", session_id="s")) == "Go on."
+
+
+async def test_what_a_talk_has_asked_a_person_is_answered_by_text_when_the_talk_is_over():
+    @tool
+    def pay(ctx: ToolContext) -> str:
+        """Pay."""
+        return "paid" if ctx.interrupt("sure", "Sure?") == "yes" else "not paid"
+
+    clock = VirtualClock()
+    store = InMemorySessionStore(clock=clock)
+    model = ScriptedBidiModel([Until("text"), CallTools([("pay", {})]), Wait(1), Say("One moment.")], clock=clock)
+    live = Runner(lambda: BidiAgent(model, tools=[pay], clock=clock), store=store, clock=clock)
+    async with live.connect(session_id="s") as agent:
+        await say(agent, "pay")
+    typed = Runner(makes("Done.", tools=[pay]), store=store, clock=clock)
+    for runner in (live, typed):
+        waiting = await runner.get_output(session_id="s")
+        assert (waiting.finish_reason, [one.reason for one in waiting.interrupts]) == ("interrupted", ["Sure?"])
+    done = await typed.run(session_id="s", resume=[waiting.interrupts[0].answer("yes")])
+    row = await store.get_snapshot(done.snapshot_id)
+    assert (str(done), texts(row)) == ("Done.", ["pay", "One moment.", "Done."])
+    assert row.snapshot.data["messages"][3]["content"][0]["toolResult"]["content"] == [{"text": "paid"}]
+    assert row.parent_id == waiting.snapshot_id
 
 
 def test_a_turn_ends_where_the_user_speaks_after_an_answer():

@@ -6,7 +6,8 @@ from typing import Any
 
 from antiphon.artifacts import read_artifacts
 from antiphon.content import Message, Messages
-from antiphon.interrupts import InterruptState
+from antiphon.conversation.journal import Journal
+from antiphon.interrupts import Interrupt, InterruptState
 from antiphon.runner.outputs import RunError, RunOutput, finish_of_row
 from antiphon.store.base import SessionSnapshot
 
@@ -16,6 +17,7 @@ def output_of_row(row: SessionSnapshot) -> RunOutput:
 
     Raises:
         InvalidInputError: If its state is malformed.
+        SnapshotException: If its journal is.
     """
     snapshot = row.loaded()
     data: dict[str, Any] = {} if snapshot is None else snapshot.data
@@ -34,5 +36,13 @@ def output_of_row(row: SessionSnapshot) -> RunOutput:
         finish_reason=finish,
         error=None if row.error is None else RunError.from_dict(row.error),
         usage=row.usage or {},
-        interrupts=tuple(questions.open()) if finish == "interrupted" else (),
+        interrupts=_open_questions(row, questions) if finish == "interrupted" else (),
     )
+
+
+def _open_questions(row: SessionSnapshot, state: InterruptState) -> tuple[Interrupt, ...]:
+    """What waits for a person: of a typed turn in its state, of a talk in the journal beside it."""
+    if state.activated or row.journal is None:
+        return tuple(state.open())
+    calls = Journal.from_dict(row.journal).calls
+    return tuple(call.question for call in calls if call.question is not None and call.result is None)
