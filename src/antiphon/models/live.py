@@ -181,8 +181,7 @@ class WiredModel(BidiModel, Generic[CodecT]):
         try:
             wire = await self._dial(codec)
             link.wire = wire
-            if self._link is not link:
-                await wire.close()
+            if self._link is not link:  # `start` ends it
                 raise ConnectionEndedError(f"{self.model_id!r} was stopped while it started")
             codec.open()
             await self._after(link)

@@ -99,7 +99,7 @@ class WebSocket:
                 reason=reason,
                 opened=False,
             ) from error
-        except (OSError, TimeoutError, InvalidHandshake, InvalidURI) as error:
+        except (OSError, TimeoutError, ValueError, InvalidHandshake, InvalidURI) as error:
             told = str(error) or type(error).__name__
             raise TransportError(f"{url} cannot be reached: {told}", reason=told, opened=False) from error
         return cls(connection)
