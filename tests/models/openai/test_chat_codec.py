@@ -387,3 +387,11 @@ def test_however_pieces_of_calls_are_mixed_each_call_is_whole(pieces):
     assert [text for _, text in blocks(told)[0]] == [
         "".join(text for index, text in pieces if index == wanted) for wanted in range(3)
     ]
+
+
+def test_pieces_of_a_call_are_told_as_they_come_also_after_words():
+    answer = ChatAnswer()
+    answer.feed(chunk(content="So."))
+    answer.feed(chunk(tool_calls=[piece(0, id="a", name="look")]))
+    told = answer.feed(chunk(tool_calls=[piece(0, "{}")]))
+    assert told == [{"contentBlockDelta": {"delta": {"toolUse": {"input": "{}"}}}}]
