@@ -67,6 +67,15 @@ class _Step:
 
 
 @dataclass(slots=True)
+class _Script:
+    """What is to be played, whether a step is under way, and what was wrong with one."""
+
+    steps: deque[_Step] = field(default_factory=deque[_Step])
+    playing: bool = False
+    failure: BaseException | None = None
+
+
+@dataclass(slots=True)
 class _Moods:
     """What the next connection meets."""
 
@@ -114,14 +123,12 @@ class GeminiLiveServer:
         self._tls = tls
         self._vertex = vertex
         self._style = style or WireStyle()
-        self._script: deque[_Step] = deque()
-        self._playing = False
+        self._script = _Script()
         self._moods = _Moods()
         self._numbers = count(1)
         self._handles: dict[str, tuple[str, list[tuple[str, str]]]] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._server: Server | None = None
-        self._failure: BaseException | None = None
         self.port = 0
 
     @property
@@ -132,7 +139,7 @@ class GeminiLiveServer:
     @property
     def steps_left(self) -> int:
         """Steps that did not begin yet."""
-        return len(self._script)
+        return len(self._script.steps)
 
     async def __aenter__(self) -> Self:
         from websockets.asyncio.server import serve
@@ -160,8 +167,8 @@ class GeminiLiveServer:
         if server is not None:
             server.close()
             await server.wait_closed()
-        if self._failure is not None and error is None:
-            raise self._failure
+        if self._script.failure is not None and error is None:
+            raise self._script.failure
 
     # The script.
 
@@ -317,11 +324,11 @@ class GeminiLiveServer:
         Raises:
             AssertionError: If it is not within 15 real seconds.
         """
-        await self.until(lambda _: not self._script and not self._playing, "the end of the script")
+        await self.until(lambda _: not self._script.steps and not self._script.playing, "the end of the script")
 
     async def _change(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self._script.failure is not None:
+            raise self._script.failure
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         await waiting
@@ -335,7 +342,7 @@ class GeminiLiveServer:
     def _add(
         self, ready: Callable[[GeminiLiveSession], bool], play: Callable[[GeminiLiveSession], Awaitable[None]]
     ) -> None:
-        self._script.append(_Step(ready, play))
+        self._script.steps.append(_Step(ready, play))
         self._changed()
 
     def _now(self, play: Callable[[GeminiLiveSession], Awaitable[None]]) -> None:
@@ -414,7 +421,7 @@ class GeminiLiveServer:
         except* _CutError:
             connection.transport.abort()
         except* Exception as errors:  # noqa: BLE001 - a script that is wrong fails the test, not the server
-            self._failure = errors.exceptions[0]
+            self._script.failure = errors.exceptions[0]
             connection.transport.abort()
         finally:
             session.open = False
@@ -482,14 +489,14 @@ class GeminiLiveServer:
 
     async def _play(self, session: GeminiLiveSession) -> None:
         while True:
-            while not (session.ready and self._script and self._script[0].ready(session)):
+            while not (session.ready and self._script.steps and self._script.steps[0].ready(session)):
                 await self._change()
-            step = self._script.popleft()
-            self._playing = True
+            step = self._script.steps.popleft()
+            self._script.playing = True
             try:
                 await step.play(session)
             finally:
-                self._playing = False
+                self._script.playing = False
                 self._changed()
             await asyncio.sleep(0)
 

@@ -21,7 +21,6 @@ from antiphon.testing.servers.gemini_live_rules import (
     decoded,
     invalid,
     message_at,
-    messages_at,
 )
 
 OUTPUT_RATE = 24000
@@ -63,6 +62,8 @@ class _Flow:
     """Where the talk stands.
 
     Attributes:
+        ready: Whether the setup was accepted.
+        sounds: In how many messages sound has come.
         owed: Whether the client waits for an answer.
         goes_on: Whether the model may speak once while tools work that it does not wait for.
         heard: How much of the sound was taken as speech.
@@ -72,6 +73,8 @@ class _Flow:
         seeding: Whether a history is awaited.
     """
 
+    ready: bool = False
+    sounds: int = 0
     owed: bool = False
     goes_on: bool = False
     heard: int = 0
@@ -89,18 +92,12 @@ class GeminiLiveSession:
         send_frame: Sends a frame as it is.
         lineage: Names the session over all its connections.
         received: What the client sent, decoded, with names in camel case; sound is left out.
-        setup: The first message.
         sound: What the client sent as sound.
-        sound_messages: In how many messages.
-        texts: What the client sent as `realtimeInput.text`.
-        history: The turns with which the session was seeded.
-        tool_responses: The results that were sent, in order.
         knows: What the service believes was said: `(role, text)`. A handle stands for a copy of it.
         resumed: The handle with which it began; empty: a new session.
         complaints: The rules that the client broke.
         closed: `(code, reason)` with which the server ended it.
         open: Whether the connection is.
-        ready: Whether the setup was accepted.
         pending: Names of the calls that wait for a result, by id.
     """
 
@@ -122,29 +119,59 @@ class GeminiLiveSession:
         self._on_handle = on_handle
         self.lineage = lineage
         self.received: list[dict[str, Any]] = []
-        self.setup: dict[str, Any] = {}
         self.sound = bytearray()
-        self.sound_messages = 0
-        self.texts: list[str] = []
-        self.history: list[dict[str, Any]] = []
-        self.tool_responses: list[dict[str, Any]] = []
         self.knows: list[tuple[str, str]] = []
         self.resumed = ""
         self.complaints: list[str] = []
         self.closed: tuple[int, str] | None = None
         self.open = True
-        self.ready = False
         self.pending: dict[str, str] = {}
+
+    # What the client has said.
+
+    @property
+    def setup(self) -> dict[str, Any]:
+        """The first message."""
+        for message in self.received:
+            if "setup" in message:
+                return message_at(message, "setup")
+        return {}
+
+    @property
+    def texts(self) -> list[str]:
+        """What was typed."""
+        inputs = [message.get("realtimeInput", {}) for message in self.received]
+        return [fields["text"] for fields in inputs if "text" in fields]
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The turns with which the session was seeded."""
+        return [turn for message in self.received for turn in message.get("clientContent", {}).get("turns", [])]
+
+    @property
+    def tool_responses(self) -> list[dict[str, Any]]:
+        """The results of tools, in order."""
+        found = [message.get("toolResponse", {}).get("functionResponses", []) for message in self.received]
+        return [response for responses in found for response in responses]
+
+    @property
+    def sound_messages(self) -> int:
+        """In how many messages sound has come."""
+        return self._flow.sounds
+
+    @property
+    def ready(self) -> bool:
+        """Whether the setup was accepted."""
+        return self._flow.ready
 
     # What the client says.
 
     def accept(self, setup: dict[str, Any]) -> None:
         """The setup was checked, and is accepted."""
         detection = setup.get("realtimeInputConfig", {}).get("automaticActivityDetection", {})
-        self.setup = setup
         self._flow.manual = detection.get("disabled") is True
         self._flow.seeding = setup.get("historyConfig", {}).get("initialHistoryInClientContent") is True
-        self.ready = True
+        self._flow.ready = True
 
     async def take(self, message: dict[str, Any]) -> None:
         """A message after the setup.
@@ -164,7 +191,6 @@ class GeminiLiveSession:
             case "toolResponse":
                 for key in check_responses(fields, self.pending, declared(self.setup)):
                     del self.pending[key]
-                self.tool_responses += messages_at(fields, "functionResponses")
                 self._flow.owed = self._flow.owed or not self.pending
             case _:
                 raise Refused(POLICY, "Operation is not implemented, or supported, or enabled.")
@@ -174,9 +200,8 @@ class GeminiLiveSession:
         match check_realtime(fields, manual=flow.manual, active=flow.active):
             case "audio":
                 self.sound += decoded(fields["audio"]["data"])
-                self.sound_messages += 1
+                self._flow.sounds += 1
             case "text":
-                self.texts.append(fields["text"])
                 await self.interrupt()
                 self._said("user", fields["text"])
                 flow.owed = True
@@ -200,7 +225,6 @@ class GeminiLiveSession:
         for turn in turns:
             self._said(turn["role"], " ".join(part.get("text", "") for part in turn["parts"]))
         if flow.seeding:
-            self.history += turns
             flow.seeding = not complete
 
     def _said(self, role: str, text: str) -> None:
