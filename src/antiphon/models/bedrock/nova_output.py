@@ -44,7 +44,9 @@ class _Answer:
         said: Those of which the model says that they were said, as they were.
         begun: Whether its transcript was announced.
         over: Whether all of its sound is there, or it was cut.
+        sounded: Whether there is sound of it.
         cut: Whether the user spoke over it.
+        marked: Whether the mark of that came.
         accounted: Whether its transcript is complete.
         unprompted: Whether nothing is known of what it answers: words of the user that come later belong in front of it.
     """
@@ -54,7 +56,9 @@ class _Answer:
     said: list[str] = field(default_factory=list[str])
     begun: bool = False
     over: bool = False
+    sounded: bool = False
     cut: bool = False
+    marked: bool = False
     accounted: bool = False
     unprompted: bool = False
 
@@ -197,7 +201,7 @@ class Output:
     def _text(self, fields: dict[str, Any]) -> Sequence[OutputEvent]:
         text = str(fields["content"])
         if _says_interrupted(text):
-            return self._interrupted()
+            return self._marked()
         content_id = str(fields["contentId"])
         block = self._blocks.get(content_id)
         if block is None or block.type != "TEXT":
@@ -218,6 +222,7 @@ class Output:
             pcm = b64decode(fields["content"], validate=True)
         except binascii.Error as error:
             raise ModelProtocolError(f"sound of Nova Sonic is not base64: {error}") from error
+        block.answer.sounded = True
         return [
             BidiAudioDeltaEvent(audio=pcm, sample_rate=block.rate, content_id=content_id, response_id=block.answer.id)
         ]
@@ -249,11 +254,9 @@ class Output:
         elif block.type == "TEXT" and block.stage == "SPECULATIVE":
             events += self._planned(block.text)
         elif block.type == "TEXT" and block.text:
-            if stopped == "INTERRUPTED":
-                events += self._interrupted()
-            return [*events, *self._was_said(block.text, last=stopped == "INTERRUPTED")]
-        if stopped == "INTERRUPTED":
-            events += self._interrupted()
+            return self._was_said(block.text, last=stopped == "INTERRUPTED")
+        if stopped == "INTERRUPTED" and block.type == "AUDIO":
+            events += self._interrupted(block.answer)
         return events
 
     def _called(self, block: _Block) -> list[OutputEvent]:
@@ -281,14 +284,23 @@ class Output:
         open_ones = [answer for answer in self._answers if not answer.accounted]
         answer = next((answer for answer in open_ones if answer.expects(text)), open_ones[-1] if open_ones else None)
         if answer is None:
-            self._unknown["FINAL without an answer"] += 1
-            return []
+            self._unknown["FINAL without an answer"] += not self._answers
+            return self._interrupted(self._answers[-1]) if last and self._answers else []
+        events = self._interrupted(answer) if last else []
         answer.said.append(text)
-        return _account(answer) if answer.over and (answer.told or (last and answer.cut)) else []
+        return [*events, *(_account(answer) if answer.over and (answer.told or last) else [])]
 
-    def _interrupted(self) -> list[OutputEvent]:
-        """The user speaks over the model, which says so up to three times."""
-        answer = self._answers[-1] if self._answers else None
+    def _marked(self) -> list[OutputEvent]:
+        """The mark of a barge-in came. It names no answer: it is the last one, unless one before it waits for its mark."""
+        last = self._answers[-1] if self._answers else None
+        if last is not None and not last.cut and not last.sounded:
+            last = next((answer for answer in self._answers if answer.cut and not answer.marked), last)
+        if last is not None:
+            last.marked = True
+        return self._interrupted(last)
+
+    def _interrupted(self, answer: _Answer | None) -> list[OutputEvent]:
+        """The user speaks over an answer; the model says so up to three times."""
         if answer is None or answer.cut:
             return []
         answer.cut = True

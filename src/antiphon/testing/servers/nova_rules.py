@@ -76,7 +76,6 @@ class NovaSession:
     stage: Literal["new", "session", "prompt", "talk", "prompt_over", "over"] = "new"
     complaints: list[str] = field(default_factory=list[str])
     ended_well: bool = False
-    _prompt: str = ""
     _blocks: dict[str, _Block] = field(default_factory=dict[str, _Block])
     _used: set[str] = field(default_factory=set[str])
 
@@ -112,7 +111,7 @@ class NovaSession:
         if name not in {"sessionStart", "promptStart", "sessionEnd"}:
             if self.stage not in {"prompt", "talk"}:
                 raise RefusedError(f"{name} outside of a prompt.")
-            if fields.get("promptName") != self._prompt:
+            if fields.get("promptName") != self.settings["promptStart"]["promptName"]:
                 raise RefusedError(f"{name}: unknown promptName {fields.get('promptName')!r}.")
         handler(self, fields)
         return name
@@ -159,7 +158,6 @@ class NovaSession:
         for tool in tools:
             _tool(tool)
         self.settings["promptStart"] = body
-        self._prompt = body["promptName"]
         self.stage = "prompt"
 
     def content_start(self, body: dict[str, Any]) -> None:
