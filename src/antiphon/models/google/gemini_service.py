@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from antiphon.errors import InvalidInputError, MissingExtraError, ModelError, ModelProtocolError
+from antiphon.errors import InvalidInputError, MissingExtraError, ModelError, ModelProtocolError, ModelRequestError
 from antiphon.models.endpoint import (
     ApiKey,
     KeySource,
@@ -95,13 +95,19 @@ class GeminiService:
         Raises:
             ModelError: If it fails.
         """
-        from google.genai.errors import APIError
+        from google.genai.errors import APIError, UnknownApiResponseError
+        from google.genai.types import GenerateContentConfig
+        from pydantic import ValidationError
 
+        try:
+            checked = GenerateContentConfig.model_validate(config)
+        except ValidationError as error:
+            raise ModelRequestError(f"the SDK does not take the parameters: {error}") from error
         key = "" if self._key is None else await self._key.current()
         try:
             async with self._connected(key) as client:
                 stream: Any = await cast("Any", client).aio.models.generate_content_stream(
-                    model=model_id, contents=contents, config=config
+                    model=model_id, contents=contents, config=checked
                 )
                 async with aclosing(stream) as chunks:
                     async for chunk in chunks:
@@ -115,9 +121,11 @@ class GeminiService:
             raise failure from (None if key and key in str(error) else error)
         except OSError as error:
             raise unreachable(error, self.address, key) from error
-        except ValueError as error:
+        except (UnknownApiResponseError, ValidationError, UnicodeError) as error:
             reason = without_key(str(error), key)[:500]
             raise ModelProtocolError(f"{self.address} sent what cannot be read: {reason}: check base_url") from error
+        except ValueError as error:
+            raise ModelRequestError(f"the SDK does not take the request: {without_key(str(error), key)}") from error
         except Exception as error:
             if type(error).__module__.partition(".")[0] not in _HTTP_LIBRARIES:
                 raise
