@@ -263,6 +263,20 @@ def test_words_that_do_not_come_for_long_are_given_up_and_later_ones_are_others(
     assert start.content_id == delta.content_id == "user-2"
 
 
+def test_words_of_the_user_are_complete_when_no_more_came_for_a_while_although_the_answer_goes_on():
+    made = codec()
+    made.send(SOUND)
+    play(made, content(inputTranscription={"text": "hel"}), content(modelTurn=sound()))
+    assert made.alarms.pop("tail") == 1.5
+    play(made, content(inputTranscription={"text": "lo"}))
+    assert made.alarms.pop("tail") == 1.5
+    assert names(play(made, content(modelTurn=sound()))) == ["audio_delta"]
+    made.ring("tail")
+    assert names(play(made, content(modelTurn=sound()))) == ["audio_delta", "u:transcript_stop"]
+    assert made.alarms.pop("tail") is None
+    assert names(play(made, content(modelTurn=sound()))) == ["audio_delta"]
+
+
 def test_an_answer_to_typed_text_or_to_a_tools_result_reserves_no_place_for_speech():
     made = codec()
     made.send(SOUND)
@@ -863,6 +877,7 @@ def test_several_fields_in_one_message_are_the_same_as_several_messages(groups, 
                 "text",
                 "audio",
                 "ring",
+                "tail",
             ]
         ),
         max_size=25,
@@ -877,8 +892,8 @@ def test_whatever_order_things_come_in_what_begins_ends_once_and_nothing_is_out_
             made.send(BidiMessage([TextBlock("t")]))
         elif step == "audio":
             made.send(SOUND)
-        elif step == "ring":
-            made.ring("late words")
+        elif step in {"ring", "tail"}:
+            made.ring("late words" if step == "ring" else "tail")
         else:
             events += made.receive(step)
     responding: str | None = None

@@ -58,6 +58,8 @@ _log = logging.getLogger(__name__)
 
 LATE_WORDS_S = 10.0
 """How long after an answer the words that it answers may come."""
+TAIL_S = 1.5
+"""How long no more words of the user have come, while they are answered, when they are complete."""
 OUTPUT_RATE = 24000
 _NO_EVENT = frozenset({"groundingMetadata", "urlContextMetadata", "waitingForInput", "interactionStatus"})
 _CONTENT = frozenset(
@@ -222,7 +224,7 @@ class GeminiLiveCodec(Codec):
         message = _decoded(frame)
         out: list[OutputEvent] = []
         turns = self._turns
-        waited = turns.waits_for_words
+        waited, tail = turns.waits_for_words, turns.tail
         for key in message:
             if key not in _KNOWN:
                 self._note(key)
@@ -248,11 +250,19 @@ class GeminiLiveCodec(Codec):
             out.append(BidiConnectionWarningEvent(time_left_s=_seconds(_object(message, "goAway").get("timeLeft"))))
         if (waits := turns.waits_for_words) != waited:
             self.alarms["late words"] = LATE_WORDS_S if waits else None
+        if turns.tail == tail and self._session.tail_over:
+            turns.end_tail(out)
+        if turns.tail != tail:
+            self._session.tail_over = False
+            self.alarms["tail"] = TAIL_S if turns.tail is not None else None
         return out
 
     def ring(self, name: str, /) -> None:
-        """The words that an answer answers did not come."""
-        self._turns.give_up_words()
+        """The words that an answer answers did not come; or the last of them did, some time ago."""
+        if name == "tail":
+            self._session.tail_over = True  # said with what comes next: a ring makes no events
+        else:
+            self._turns.give_up_words()
 
     def _accepted(self, complete: dict[str, Any], out: list[OutputEvent]) -> None:
         if self.ready:
@@ -383,12 +393,13 @@ class GeminiLiveCodec(Codec):
 class _Session:
     """What is known of a session beside what is said in it."""
 
-    __slots__ = ("manual", "resumed", "warned")
+    __slots__ = ("manual", "resumed", "tail_over", "warned")
 
     def __init__(self, *, manual: bool, resumed: bool) -> None:
         self.manual = manual
         self.resumed = resumed
         self.warned = False
+        self.tail_over = False
 
 
 class _Calls:

@@ -64,13 +64,18 @@ class _Answer:
 
 
 class _Utterance:
-    """Something that the user says."""
+    """Something that the user says.
+
+    Attributes:
+        words: How often words of it came.
+        answered: Whether an answer has begun since.
+    """
 
     __slots__ = ("answered", "id", "words")
 
     def __init__(self, number: str) -> None:
         self.id = number
-        self.words = False
+        self.words = 0
         self.answered = False
 
 
@@ -313,7 +318,7 @@ class Turns:
         elif partial and spoken.answered and (self._answer is None or self._answer.over or self._answer.cut):
             spoken = self._open_utterance(out)
         if text or partial:
-            spoken.words = spoken.words or bool(text.strip())
+            spoken.words += bool(text.strip())
             out.append(BidiTranscriptDeltaEvent(delta=text, role="user", content_id=spoken.id, partial=partial))
         if finished:
             self._close_utterance(out)
@@ -336,6 +341,17 @@ class Turns:
         """The service has closed its books on the turn: the words of the user that came late are all there are."""
         spoken, answer = self._utterance, self._answer
         if spoken is not None and spoken.answered and spoken.words and (answer is None or answer.over):
+            self._close_utterance(out)
+
+    @property
+    def tail(self) -> tuple[str, int] | None:
+        """The speech that is being answered, and how often words of it came; None if none is open, or none has come."""
+        spoken = self._utterance
+        return (spoken.id, spoken.words) if spoken is not None and spoken.answered and spoken.words else None
+
+    def end_tail(self, out: list[OutputEvent]) -> None:
+        """The last words of the speech that is being answered have come."""
+        if self.tail is not None:
             self._close_utterance(out)
 
     def give_up_words(self) -> None:
