@@ -138,6 +138,11 @@ class TurnServer(ABC):
         return self._http.requests
 
     @property
+    def bodies(self) -> list[Any]:
+        """What was asked, as JSON."""
+        return [request.json() for request in self.requests if request.body]
+
+    @property
     def steps_left(self) -> int:
         """Steps of the script that no request has taken yet."""
         return len(self._steps)
