@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.models import AnthropicModel, OpenAIModel, OpenAIResponsesModel
+from antiphon.models import AnthropicModel, GeminiModel, OpenAIModel, OpenAIResponsesModel
 from antiphon.testing import ModelContract
-from antiphon.testing.servers import AnthropicServer, OpenAIChatServer, OpenAIResponsesServer
+from antiphon.testing.servers import AnthropicServer, GeminiServer, OpenAIChatServer, OpenAIResponsesServer
 
 
-def _openai(given: dict, server) -> dict:
+def _given(given: dict, server) -> dict:
     return {
         "api_key": given.pop("key", server.key),
         "base_url": given.pop("url", server.url),
@@ -29,7 +29,7 @@ class TestOpenAI(ModelContract):
 
     @pytest.fixture
     def make_model(self, provider):
-        return lambda **given: OpenAIModel(**_openai(given, provider))
+        return lambda **given: OpenAIModel(**_given(given, provider))
 
 
 class TestOpenAIResponses(ModelContract):
@@ -42,7 +42,7 @@ class TestOpenAIResponses(ModelContract):
 
     @pytest.fixture
     def make_model(self, provider):
-        return lambda **given: OpenAIResponsesModel(**_openai(given, provider))
+        return lambda **given: OpenAIResponsesModel(**_given(given, provider))
 
 
 class TestAnthropic(ModelContract):
@@ -55,4 +55,17 @@ class TestAnthropic(ModelContract):
 
     @pytest.fixture
     def make_model(self, provider):
-        return lambda **given: AnthropicModel(**_openai(given, provider), max_tokens=1000)
+        return lambda **given: AnthropicModel(**_given(given, provider), max_tokens=1000)
+
+
+class TestGemini(ModelContract):
+    provider_name = "Gemini"
+
+    @pytest.fixture
+    async def provider(self):
+        async with GeminiServer() as server:
+            yield server
+
+    @pytest.fixture
+    def make_model(self, provider):
+        return lambda **given: GeminiModel(**_given(given, provider))
