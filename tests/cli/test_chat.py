@@ -133,3 +133,11 @@ def test_without_a_store_a_chat_says_that_it_is_forgotten(capsys, monkeypatch):
 def test_a_snapshot_or_session_that_cannot_be_gone_on_from_has_its_exit_code(url, capsys):
     assert main(["chat", "--snapshot", "nope", "-m", "hello"]) == 3
     assert main(["chat", "-s", "a/b", "-m", "hello"]) == 2
+
+
+def test_a_model_may_be_named_and_what_names_none_is_told(capsys, monkeypatch):
+    monkeypatch.delenv("ANTIPHON_STORE", raising=False)
+    assert main(["chat", "--model", "embedded", "-m", "hello"]) == 0
+    assert capsys.readouterr().out == "Hello! What can I do for you?\n"
+    assert main(["chat", "--model", "nobody:x", "-m", "hello"]) != 0
+    assert "known are anthropic:<model id>" in capsys.readouterr().err.replace("\n", " ")

@@ -1,4 +1,4 @@
-"""`antiphon chat`: a typed conversation with the embedded model, each turn a snapshot."""
+"""`antiphon chat`: a typed conversation with a model, each turn a snapshot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from antiphon.cli.turns import lines_of
 from antiphon.content import text_of
 from antiphon.ids import new_uuid7
 from antiphon.interrupts import Interrupt
-from antiphon.models.embedded.turns import EmbeddedModel
+from antiphon.models.names import turn_model
 from antiphon.runner.outputs import ModelChunk, RunOutput
 from antiphon.runner.replaying import output_of_row
 from antiphon.runner.runner import Runner
@@ -38,6 +38,14 @@ Tools = Annotated[
     list[str] | None,
     typer.Option("--tool", metavar="FILE", help="Python file or module with tools, which is run; may be repeated."),
 ]
+ModelName = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="Who answers: embedded (no key), or openai:<id>, anthropic:<id>, google:<id>, bedrock:<id>, llamacpp:<file>.",
+    ),
+]
 SystemPrompt = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="The system prompt.")]
 
 
@@ -55,17 +63,19 @@ def chat(
     ] = None,
     tools: Tools = None,
     system: SystemPrompt = None,
+    model: ModelName = "embedded",
     as_json: AsJson = False,
 ) -> None:
-    """Chat with the embedded model, which needs no key. Without --message, lines are read until /quit or the end.
+    """Chat with a model, by itself the embedded one. Without --message, lines are read until /quit or the end.
 
     Where a question of a tool is open, from an earlier process too, a line is the answer to the first one.
     """
     screen = Screen(as_json=as_json)
+    answering = turn_model(model)
     if store == "memory:":
         screen.say("nothing of this is kept: give --store to keep it")
     with opened(store, tenant, new=True) as place:
-        runner = Runner(lambda: Agent(EmbeddedModel(), tools=list(tools or []), system_prompt=system), store=place)
+        runner = Runner(lambda: Agent(answering, tools=list(tools or []), system_prompt=system), store=place)
         asked = _open_questions(place, session, snapshot)
         talk = _Chat(runner, screen, session if session or snapshot else new_uuid7(), snapshot, asked)
         code = talk.say_all(messages) if messages else talk.read_all()

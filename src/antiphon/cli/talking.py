@@ -1,4 +1,4 @@
-"""`antiphon talk`: a talk with the embedded model, from a sound file into another."""
+"""`antiphon talk`: a talk with a model, from a sound file into another."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from antiphon.ids import new_uuid7
 from antiphon.io.wav import WavIO
 from antiphon.io.wav_output import WavOutput
 from antiphon.models.embedded.live import EmbeddedBidiModel
+from antiphon.models.names import live_model
 from antiphon.runner.runner import Runner
 from antiphon.testing.clock import VirtualClock
 
@@ -43,18 +44,26 @@ def talk(
     session: SessionChoice = None,
     tools: Tools = None,
     system: SystemPrompt = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", metavar="NAME", help="Who talks: embedded (no key), or openai:<id>, google:<id>, bedrock:<id>."
+        ),
+    ] = "embedded",
     quiet: Annotated[
         float, typer.Option("--quiet", min=0.2, help="Hang up after so many seconds in which nobody says anything.")
     ] = 2.0,
     fast: Annotated[bool, typer.Option("--fast", help="With --text: do not take as long as it sounds.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Talk with the embedded model, by voice from files (extra: voice) or typed. It takes as long as it sounds."""
+    """Talk with a model, by itself the embedded one, by voice from files (extra: voice) or typed, as long as it sounds."""
     screen = Screen(as_json=as_json)
     if bool(input) == bool(texts):
         raise typer.BadParameter("give --input or --text")
     if fast and not texts:
         raise typer.BadParameter("--fast is for --text: ears take as long as there is to hear")
+    if fast and model != "embedded":
+        raise typer.BadParameter("--fast is for the embedded model: a provider takes the time it takes")
     session_id = session or new_uuid7()
     if store == "memory:":
         screen.say("nothing of this is kept: give --store to keep it")
@@ -62,8 +71,9 @@ def talk(
     files = WavIO(list(input or []), output, clock=clock, after="hang_up", quiet_s=quiet)
 
     def make() -> BidiAgent:
-        model = EmbeddedBidiModel(voice=not texts, clock=clock)
-        return BidiAgent(model, tools=list(tools or []), system_prompt=system, clock=clock)
+        embedded = model == "embedded"
+        talking = EmbeddedBidiModel(voice=not texts, clock=clock) if embedded else live_model(model)
+        return BidiAgent(talking, tools=list(tools or []), system_prompt=system, clock=clock)
 
     with opened(store, tenant, new=True) as place:
         runner = Runner(make, store=place, clock=clock)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -32,17 +32,19 @@ class _Place:
         name: Its name.
         argument: The argument that takes the model's id.
         needs_id: Whether a name without an id names nothing.
+        also: Further arguments that the class wants.
     """
 
     module: str
     name: str
     argument: str = "model_id"
     needs_id: bool = True
+    also: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def make(self, model_id: str) -> Any:
         """An object of the class."""
         made = getattr(import_module(self.module), self.name)
-        return made(**{self.argument: model_id}) if model_id else made()
+        return made(**{self.argument: model_id}, **self.also) if model_id else made(**self.also)
 
 
 _GEMINI = _Place("antiphon.models.google.gemini", "GeminiModel")
@@ -63,7 +65,9 @@ _LIVE: Mapping[str, _Place] = {
     "embedded": _Place("antiphon.models.embedded.live", "EmbeddedBidiModel", argument="", needs_id=False),
     "gemini": _GEMINI_LIVE,
     "google": _GEMINI_LIVE,
-    "openai": _Place("antiphon.models.openai.realtime", "OpenAIRealtimeModel"),
+    "openai": _Place(
+        "antiphon.models.openai.realtime", "OpenAIRealtimeModel", also={"transcription_model_id": "gpt-transcribe"}
+    ),
 }
 
 TURN_PROVIDERS = tuple(_TURNS)
