@@ -164,6 +164,13 @@ def test_typed_text_and_pictures_go_as_realtime_input_one_field_a_message():
     ]
 
 
+def test_half_a_character_is_replaced_where_it_would_break_the_frame():
+    made = codec()
+    made.send(BidiMessage([TextBlock("a\ud83d é")]))
+    assert made.outbox[0].encode()
+    assert sent(made) == [{"realtimeInput": {"text": "a\ufffd é"}}]
+
+
 def test_a_picture_at_a_place_is_refused():
     with pytest.raises(InvalidInputError, match="images as bytes"):
         codec().send(BidiMessage([ImageBlock("png", {"location": {"uri": "s3://x"}})]))
@@ -444,6 +451,7 @@ def test_an_interruption_of_nothing_cuts_nothing():
     made = codec()
     made.send(SOUND)
     assert names(play(made, content(interrupted=True), content(turnComplete=True))) == ["u:transcript_start"]
+    assert not made.cut
 
 
 def test_typing_over_an_answer_is_no_speech():

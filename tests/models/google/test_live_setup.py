@@ -195,6 +195,13 @@ async def test_the_environment_is_asked_when_no_key_is_given():
         await key(OTHER="a")
 
 
+@pytest.mark.parametrize("key", ["a\r\nx-evil: 1", "a b", "schlüssel"])
+async def test_a_key_that_would_break_the_handshake_is_refused_and_not_told(key):
+    with pytest.raises(ModelCredentialsError) as refused:
+        await LiveAccess(api_key=key).address()
+    assert key not in str(refused.value)
+
+
 async def test_a_function_that_gives_no_key_is_an_error_that_says_so():
     with pytest.raises(ModelCredentialsError, match="api_key"):
         await LiveAccess(api_key=lambda: "").address()
@@ -227,6 +234,8 @@ def test_the_vendors_arguments_are_understood():
         ({"base_url": "ftp://a"}, "base_url"),
         ({"resume": "never"}, "resume"),
         ({"client_args": {"vertexai": True}}, "vertexai"),
+        ({"params": ["temperature"]}, "params="),
+        ({"scheduling": "SOON"}, "scheduling"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(given, told):
@@ -255,6 +264,6 @@ def test_the_configuration_is_changed_whole_or_not_at_all():
     with pytest.raises(InvalidInputError, match="speed"):
         model.update_config(speed=1)
     assert model.get_config()["voice"] == "Puck"
-    model.update_config(voice="Kore")
+    model.update_config(voice="Kore", params=None, audio=None, connection={"auto_restart": True})
     assert model.get_config()["voice"] == "Kore"
     assert model.get_connection_config() == {"restart_after_s": 540.0, "auto_restart": True}

@@ -117,9 +117,9 @@ class GoogleGeminiLiveModel(WiredModel[GeminiLiveCodec]):
         self.update_config(
             model_id=model_id,
             voice=voice,
-            audio=audio or {},
-            params=dict(params or {}),
-            connection={"restart_after_s": RESTART_AFTER_S, "auto_restart": True, **(connection or {})},
+            audio=audio,
+            params=params,
+            connection=connection,
             resume=resume,
             non_blocking=non_blocking,
             scheduling=scheduling,
@@ -154,11 +154,20 @@ class GoogleGeminiLiveModel(WiredModel[GeminiLiveCodec]):
         if unknown := set(config) - known:
             raise InvalidInputError(f"there is no {sorted(unknown)!r} to configure: use some of {sorted(known)}")
         wanted = {**self._config, **deepcopy(config)}
+        for name in ("audio", "params", "connection"):
+            if not isinstance(wanted[name] or {}, Mapping):
+                raise InvalidInputError(f"{name}={wanted[name]!r} is not a dict")
+            wanted[name] = dict(wanted[name] or {})
+        wanted["connection"] = {"restart_after_s": RESTART_AFTER_S, "auto_restart": True, **wanted["connection"]}
         if not isinstance(wanted["model_id"], str) or not wanted["model_id"].strip():
             raise InvalidInputError(f"model_id={wanted['model_id']!r}: model_id must be a non-empty string")
         if wanted["resume"] not in {"auto", "handle", "replay"}:
             raise InvalidInputError(f"resume={wanted['resume']!r} is none of 'auto', 'handle' and 'replay'")
-        self._settings(wanted)
+        if wanted["scheduling"] not in {None, "INTERRUPT", "WHEN_IDLE", "SILENT"}:
+            raise InvalidInputError(
+                f"scheduling={wanted['scheduling']!r} is none of 'INTERRUPT', 'WHEN_IDLE' and 'SILENT'"
+            )
+        self._settings(wanted)  # checks the rest
         self._config = wanted
 
     def get_audio_config(self) -> AudioConfig:

@@ -140,7 +140,10 @@ async def _fresh(secret: Secret | None, name: str) -> str:
         raise ModelCredentialsError(
             f"there is no key for Gemini Live: give {name}=..., or set {' or '.join(KEY_NAMES)} in the environment"
         )
-    return value.strip()
+    key = value.strip()
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ModelCredentialsError(f"{name} has characters that no key has: look for a line break or a space in it")
+    return key
 
 
 def _url(base: str, method: str) -> str:

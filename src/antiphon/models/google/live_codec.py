@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import logging
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from binascii import Error as Base64Error
+from binascii import a2b_base64
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
@@ -41,6 +43,7 @@ from antiphon.events import (
     BidiUsageEvent,
     OutputEvent,
 )
+from antiphon.jsonable import clean_text
 from antiphon.models.google.live_errors import BACKEND, REFUSALS, by_words, failure, is_limit, told_failure
 from antiphon.models.google.live_setup import (
     LiveSettings,
@@ -216,7 +219,8 @@ class GeminiLiveCodec(Codec):
         self.unknown[what] += 1
 
     def _post(self, message: Mapping[str, Any]) -> None:
-        self.outbox.append(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+        self.outbox.append(text if text.isascii() else clean_text(text))
 
     # What comes in.
 
@@ -233,13 +237,15 @@ class GeminiLiveCodec(Codec):
         if "error" in message:
             told = told_failure(self._settings.model, message["error"])
             raise type(told)(self._hidden(str(told)))
-        if _starts(message):
+        if ("voiceActivity" in message or "voiceActivityDetectionSignal" in message) and _starts(message):
             turns.speech_begins(out)
         if "serverContent" in message:
             self._content(_object(message, "serverContent"), message, out)
         else:
-            self._tools(message, out)
-            self._taken_back(message, out)
+            if "toolCall" in message:
+                self._tools(message, out)
+            if "toolCallCancellation" in message:
+                self._taken_back(message, out)
         if "usageMetadata" in message:
             out.append(_usage(_object(message, "usageMetadata")))
         if "sessionResumptionUpdate" in message:
@@ -294,11 +300,12 @@ class GeminiLiveCodec(Codec):
             said = _object(content, "outputTranscription")
             if not turns.spoken_words(_text(said, "text"), out, finished=said.get("finished") is True):
                 self._note("outputTranscription of an answer that was cut")
-        self._tools(message, out)
+        if "toolCall" in message:
+            self._tools(message, out)
         if interrupted:
-            self.cut = True
-            turns.interrupted(out)
-        self._taken_back(message, out)
+            self.cut = turns.interrupted(out) or self.cut
+        if "toolCallCancellation" in message:
+            self._taken_back(message, out)
         if interrupted:
             self._understood(content, out)
         if content.get("generationComplete") is True:
@@ -336,8 +343,6 @@ class GeminiLiveCodec(Codec):
                     self._note(f"part.{key}")
 
     def _tools(self, message: dict[str, Any], out: list[OutputEvent]) -> None:
-        if "toolCall" not in message:
-            return
         calls = _objects(_object(message, "toolCall"), "functionCalls")
         if calls:
             answer = self._turns.begin(out)
@@ -347,8 +352,6 @@ class GeminiLiveCodec(Codec):
             self.current = False
 
     def _taken_back(self, message: dict[str, Any], out: list[OutputEvent]) -> None:
-        if "toolCallCancellation" not in message:
-            return
         ids = _object(message, "toolCallCancellation").get("ids")
         if not isinstance(ids, list):
             raise ModelProtocolError(f"a toolCallCancellation without a list of ids: {ids!r}")
@@ -540,11 +543,12 @@ def _text(holder: dict[str, Any], key: str) -> str:
 
 def _bytes(data: dict[str, Any]) -> bytes:
     try:
-        return b64decode(_text(data, "data"))
+        return a2b_base64(_text(data, "data"))
     except (Base64Error, ValueError) as error:
         raise ModelProtocolError("Gemini Live sent sound that is not base64") from error
 
 
+@lru_cache(maxsize=16)
 def _rate(mime: str) -> int | None:
     """The rate of PCM, in Hz; None for what is no PCM.
 

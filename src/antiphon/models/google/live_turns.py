@@ -235,15 +235,21 @@ class Turns:
         self._finish(answer, out)
         self._prompted, self._goes_on = True, goes_on
 
-    def interrupted(self, out: list[OutputEvent]) -> None:
-        """The user speaks (or types) over the model. Said twice of one answer, it counts once."""
+    def interrupted(self, out: list[OutputEvent]) -> bool:
+        """The user speaks (or types) over the model. Said twice of one answer, it counts once.
+
+        Returns:
+            Whether there is an answer that it cuts.
+        """
         self._interrupted = True
         answer = self._answer
-        if answer is not None and not answer.cut:
+        cuts = answer is not None and not answer.cut
+        if answer is not None and cuts:
             answer.cut = True
             out.append(BidiBargeInEvent(response_id=answer.id))
         if not self._asked and self.sound_in:
             self._speech_begins(out)
+        return cuts
 
     def generation_complete(self, out: list[OutputEvent]) -> None:
         """Everything of the answer was sent."""
