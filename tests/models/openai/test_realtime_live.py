@@ -30,7 +30,7 @@ from antiphon.errors import (
 )
 from antiphon.events import BidiConnectionRestartEvent, BidiResponseStopEvent, BidiToolUseBlocksEvent, BidiUsageEvent
 from antiphon.models import OpenAIRealtimeModel
-from antiphon.models.openai.realtime_codec import CONTINUED
+from antiphon.models.openai.realtime_opening import CONTINUED
 from antiphon.testing import VirtualClock
 from antiphon.testing.model_suite.talk import Talk, seconds_of, texts
 from antiphon.testing.servers import OpenAIRealtimeServer

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
 
+import antiphon.models.openai.realtime_wire as wire
 from antiphon.content import AudioDelta, BidiMessage, ToolResultBlock
-from antiphon.conversation.lines import INAUDIBLE
 from antiphon.errors import ConnectionTimeoutError, TransportError
 from antiphon.events import (
     BidiBargeInEvent,
@@ -22,19 +22,17 @@ from antiphon.events import (
     BidiResponseStartEvent,
     BidiResponseStopEvent,
     BidiToolUseBlocksEvent,
-    BidiTranscriptDeltaEvent,
-    BidiTranscriptStartEvent,
-    BidiTranscriptStopEvent,
     BidiUsageEvent,
     OutputEvent,
 )
 from antiphon.jsonable import encode_json
 from antiphon.models.live import Codec
-from antiphon.models.openai import realtime_wire as wire
 from antiphon.models.openai.realtime_answers import Answer, Answers
 from antiphon.models.openai.realtime_asking import PATIENCE_S, Asking, Owed
 from antiphon.models.openai.realtime_errors import Explainer, Failure
+from antiphon.models.openai.realtime_hearing import Hearing
 from antiphon.models.openai.realtime_history import Item, said
+from antiphon.models.openai.realtime_opening import Opening
 from antiphon.models.openai.realtime_sound import Outgoing, SoundFormat
 from antiphon.models.openai.realtime_wire import read_event
 from antiphon.transports.base import Frame
@@ -46,12 +44,6 @@ _OWN_ANSWER_S = 1.0
 """How soon after the user has spoken the provider begins to answer by itself, or does not at all."""
 _APPEND_BYTES = 6 * 1024 * 1024
 """Sound in one event; the provider takes 15 MiB of base64."""
-_KEPT_WORDS = 32
-CONTINUED = (
-    "The line dropped for a moment and is back. The messages above are the conversation so far. Carry on from there in the "
-    "same language and manner, without a greeting and without a word about the interruption."
-)
-"""Tells a session that replaces another one in the middle of a talk."""
 
 
 class RealtimeCodec(Codec):
@@ -86,14 +78,14 @@ class RealtimeCodec(Codec):
     ) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
-        self._opening = _Opening(session, history, continued=continued, owed=owed)
+        self._opening = Opening(session, history, continued=continued, owed=owed)
         self.explainer = explainer
         self._limit_s = limit_s
         self._outgoing = Outgoing(hears)
         self._speaks = speaks
         self._asking = Asking()
         self._answers = Answers()
-        self._hearing = _Hearing()
+        self._hearing = Hearing()
         self._limits: list[wire.RateLimit] = []
         self._failures = 0  # responses in a row
         self._numbers = 0
@@ -370,85 +362,6 @@ class RealtimeCodec(Codec):
             limit.reset_seconds or 0.0 for limit in self._limits if limit.remaining is not None and limit.remaining <= 0
         ]
         self.alarms["again"] = min(_LONGEST_PAUSE_S, max([2.0 ** (self._failures - 1), *resets]))
-
-
-class _Opening:
-    """What a new session is told.
-
-    Attributes:
-        session: Its configuration.
-        owed: Whether to ask for an answer.
-        begun: Whether it is what it was told to be.
-        untold: The ids of items that it is not known to have.
-    """
-
-    __slots__ = ("_continued", "_history", "begun", "owed", "session", "untold")
-
-    def __init__(self, session: dict[str, Any], history: list[Item], *, continued: bool, owed: Owed) -> None:
-        self.session = session
-        self.begun = False
-        self.untold: set[str] = set()
-        self._history = history
-        self._continued = continued
-        last = history[-1] if history else {}
-        waits = last.get("role") == "user" or last.get("type") == "function_call_output"
-        self.owed = bool(history) and (owed == "cut" or (owed == "said" and waits))
-
-    def items(self) -> list[tuple[str, Item]]:
-        """The history with its ids, and a word about the restart where there was one."""
-        items = list(self._history)
-        if self._continued and items:
-            items.append({"type": "message", "role": "system", "content": [{"type": "input_text", "text": CONTINUED}]})
-        told = [(f"history-{number}", item) for number, item in enumerate(items)]
-        self.untold = {key for key, _ in told}
-        return told
-
-
-class _Hearing:
-    """The user's words: another model of the provider writes them down, and tells them whenever it is done."""
-
-    __slots__ = ("_begun", "_silent")
-
-    def __init__(self) -> None:
-        self._begun: dict[str, str | None] = {}  # the words so far; None: all are told
-        self._silent = ""
-
-    def silent(self, item_id: str) -> None:
-        """Nothing was said in this item: the provider wonders where the user is."""
-        self._silent = item_id
-
-    def begin(self, item_id: str) -> list[OutputEvent]:
-        """The user speaks, or has spoken."""
-        if item_id in self._begun or item_id == self._silent:
-            return []
-        self._begun[item_id] = ""
-        while len(self._begun) > _KEPT_WORDS:
-            del self._begun[next(iter(self._begun))]
-        return [BidiTranscriptStartEvent(role="user", content_id=item_id)]
-
-    def words(self, event: wire.HeardDelta | wire.HeardDone | wire.HeardFailed) -> list[OutputEvent]:
-        """What is understood of it."""
-        item_id = event.item_id
-        if item_id == self._silent:
-            return []
-        events = self.begin(item_id)
-        known = self._begun[item_id]
-        if known is None:
-            return events
-        match event:
-            case wire.HeardDelta():
-                more, done = event.delta or "", False
-            case wire.HeardDone():
-                whole = event.transcript
-                more, done = whole[len(known) :] if whole.startswith(known) else "", True
-            case wire.HeardFailed():
-                more, done = "" if known else INAUDIBLE, True
-        self._begun[item_id] = None if done else known + more
-        if more:
-            events.append(BidiTranscriptDeltaEvent(delta=more, role="user", content_id=item_id))
-        if done:
-            events.append(BidiTranscriptStopEvent(role="user", content_id=item_id))
-        return events
 
 
 def _usage(usage: dict[str, Any]) -> BidiUsageEvent:

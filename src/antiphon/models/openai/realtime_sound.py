@@ -8,7 +8,8 @@ from typing import Any, Literal, cast
 from antiphon.audio import SAMPLE_BYTES, Resampler
 from antiphon.content import AudioDelta
 from antiphon.errors import AudioFormatError
-from antiphon.models.openai import g711
+from antiphon.models.openai.g711 import RATE as PHONE_RATE
+from antiphon.models.openai.g711 import decode, encode
 
 WireFormat = Literal["pcm", "pcmu", "pcma"]
 PCM_RATE = 24000
@@ -31,7 +32,7 @@ class SoundFormat:
     @property
     def wire_rate(self) -> int:
         """Samples a second on the wire."""
-        return PCM_RATE if self.wire == "pcm" else g711.RATE
+        return PCM_RATE if self.wire == "pcm" else PHONE_RATE
 
     @property
     def plain(self) -> bool:
@@ -114,7 +115,7 @@ class Outgoing:
             pcm, self._odd = pcm[:whole], pcm[whole:]
         if self._resampler is not None:
             pcm = self._resampler.feed(pcm)
-        return pcm if form.wire == "pcm" else g711.encode(pcm, form.wire)
+        return pcm if form.wire == "pcm" else encode(pcm, form.wire)
 
 
 class Incoming:
@@ -128,7 +129,7 @@ class Incoming:
 
     def decode(self, sound: bytes) -> bytes:
         """The application's PCM. With a change of rate the last of it comes from `flush`."""
-        pcm = sound if self._form.wire == "pcm" else g711.decode(sound, self._form.wire)
+        pcm = sound if self._form.wire == "pcm" else decode(sound, self._form.wire)
         return pcm if self._resampler is None else self._resampler.feed(pcm)
 
     def flush(self) -> bytes:

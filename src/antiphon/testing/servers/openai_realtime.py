@@ -19,7 +19,8 @@ from websockets.http11 import Request, Response
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.errors import NotSupportedError
 from antiphon.jsonable import encode_json
-from antiphon.testing.servers.openai_realtime_rules import Event, RealtimeSession, RefusedError
+from antiphon.testing.servers.openai_realtime_forms import Event, RefusedError
+from antiphon.testing.servers.openai_realtime_rules import RealtimeSession
 
 PATIENCE_S = 15.0
 """Real seconds that `until` waits."""

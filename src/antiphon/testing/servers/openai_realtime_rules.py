@@ -12,64 +12,28 @@ from binascii import Error as Base64Error
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from antiphon.jsonable import decode_json
-
-Event = dict[str, Any]
+from antiphon.testing.servers.openai_realtime_forms import (
+    BYTES_PER_MS,
+    Event,
+    RefusedError,
+    as_object,
+    check_fields,
+    check_id,
+    check_session,
+    checked_item,
+    decoded,
+)
 
 LONGEST_AUDIO = 15 * 1024 * 1024
 """Characters of base64 in one `input_audio_buffer.append`."""
-LONGEST_ID = 32
 PIECE_MS = 100
 """Length of the pieces in which an answer's sound is sent."""
-VOICES = {"alloy", "ash", "ballad", "coral", "echo", "sage", "shimmer", "verse", "marin", "cedar"}
-_BYTES_PER_MS = {"audio/pcm": 48, "audio/pcmu": 8, "audio/pcma": 8}
-_FORMATS = sorted(_BYTES_PER_MS)
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_IMAGE = re.compile(r"data:image/(png|jpeg);base64,")
-_SESSION = {
-    *{"type", "model", "instructions", "output_modalities", "audio", "tools", "tool_choice", "parallel_tool_calls"},
-    *{"max_output_tokens", "truncation", "reasoning", "include", "prompt", "tracing"},
-}
-_DETECTION = {
-    "server_vad": {
-        *{"type", "threshold", "prefix_padding_ms", "silence_duration_ms", "create_response", "interrupt_response"},
-        "idle_timeout_ms",
-    },
-    "semantic_vad": {"type", "eagerness", "create_response", "interrupt_response"},
-}
-_CONTENT = {
-    "system": {"input_text"},
-    "user": {"input_text", "input_audio", "input_image"},
-    "assistant": {"output_text"},
-}
-_CLIENT_EVENTS: dict[str, tuple[set[str], set[str]]] = {
-    "session.update": ({"session"}, set()),
-    "input_audio_buffer.append": ({"audio"}, set()),
-    "input_audio_buffer.commit": (set(), set()),
-    "input_audio_buffer.clear": (set(), set()),
-    "output_audio_buffer.clear": (set(), set()),
-    "conversation.item.create": ({"item"}, {"previous_item_id"}),
-    "conversation.item.delete": ({"item_id"}, set()),
-    "conversation.item.retrieve": ({"item_id"}, set()),
-    "conversation.item.truncate": ({"item_id", "content_index", "audio_end_ms"}, set()),
-    "response.create": (set(), {"response"}),
-    "response.cancel": (set(), {"response_id"}),
-}
-
-
-class RefusedError(Exception):
-    """The API refuses something; the session goes on."""
-
-    def __init__(self, code: str | None, message: str, param: str | None = None) -> None:
-        super().__init__(message)
-        self.code, self.message, self.param = code, message, param
 
 
 class RealtimeSession:
     """One session.
 
     Attributes:
-        model: The model's id.
         config: The effective configuration.
         received: What the client sent, decoded, in order.
         refusals: The errors that the client was told of, in order.
@@ -88,7 +52,6 @@ class RealtimeSession:
         self._number = number
         self._count = 0
         self._spoken_ms: dict[str, float] = {}
-        self.model = model
         self.config: dict[str, Any] = {
             "type": "realtime",
             "object": "realtime.session",
@@ -128,6 +91,11 @@ class RealtimeSession:
         self.deleted: list[str] = []
         self.truncated: dict[str, int] = {}
 
+    @property
+    def model(self) -> str:
+        """The model's id."""
+        return str(self.config["model"])
+
     def _id(self, kind: str) -> str:
         self._count += 1
         return f"{kind}_{self._number}_{self._count:04}"
@@ -146,9 +114,9 @@ class RealtimeSession:
         """What is answered to a frame of the client."""
         event: Event = {}
         try:
-            event = _decoded(frame)
+            event = decoded(frame)
             self.received.append(event)
-            _check_fields(event)
+            check_fields(event)
             return self._handlers()[event["type"]](event)
         except RefusedError as refused:
             return [self.refuse(refused, event.get("event_id"))]
@@ -181,15 +149,8 @@ class RealtimeSession:
         }
 
     def _update(self, event: Event) -> list[Event]:
-        session = _object(event["session"], "session")
-        _only(session, _SESSION, "session.")
-        if session.get("type") != "realtime":
-            raise RefusedError(
-                "missing_required_parameter", "Missing required parameter: 'session.type'.", "session.type"
-            )
-        if session.get("model", self.model) != self.model:
-            raise RefusedError("invalid_value", "The model of a session cannot be changed.", "session.model")
-        _check_session(session, self.model)
+        session = as_object(event["session"], "session")
+        check_session(session, self.model)
         voice = session.get("audio", {}).get("output", {}).get("voice")
         if voice is not None and voice != self.config["audio"]["output"]["voice"] and self._spoken_ms:
             raise RefusedError(
@@ -220,7 +181,7 @@ class RealtimeSession:
         return []
 
     def _commit(self, _: Event) -> list[Event]:
-        rate = _BYTES_PER_MS[self.config["audio"]["input"]["format"]["type"]]
+        rate = BYTES_PER_MS[self.config["audio"]["input"]["format"]["type"]]
         if len(self.audio) < 100 * rate:
             raise RefusedError(
                 "input_audio_buffer_commit_empty",
@@ -237,17 +198,17 @@ class RealtimeSession:
         raise RefusedError("invalid_value", "output_audio_buffer.clear is only supported for WebRTC and SIP.", "type")
 
     def _create(self, event: Event) -> list[Event]:
-        item = _object(event["item"], "item")
+        item = as_object(event["item"], "item")
         key = item.get("id")
         if key is not None:
-            _identifier(key, "item.id")
+            check_id(key, "item.id")
             if any(other["id"] == key for other in self.items):
                 raise RefusedError(
                     "item_create_duplicate_item_id",
                     f"Error adding item: an item with ID '{key}' already exists.",
                     "item.id",
                 )
-        checked = _checked_item(item, {other["call_id"] for other in self.items if other["type"] == "function_call"})
+        checked = checked_item(item, {other["call_id"] for other in self.items if other["type"] == "function_call"})
         place = self._place(event.get("previous_item_id"))
         return self._added(
             {"id": key or self._id("item"), "object": "realtime.item", "status": "completed", **checked}, place
@@ -309,7 +270,7 @@ class RealtimeSession:
         return [self.event("conversation.item.truncated", **fields)]
 
     def _respond(self, event: Event) -> list[Event]:
-        _object(event.get("response", {}), "response")
+        as_object(event.get("response", {}), "response")
         if self.response is not None:
             raise RefusedError(
                 "conversation_already_has_active_response",
@@ -338,7 +299,7 @@ class RealtimeSession:
 
     def speech(self) -> tuple[str, list[Event]]:
         """The user begins to speak: the item's id, and the events. Whatever is being answered is cut."""
-        item_id, rate = self._id("item"), _BYTES_PER_MS[self.config["audio"]["input"]["format"]["type"]]
+        item_id, rate = self._id("item"), BYTES_PER_MS[self.config["audio"]["input"]["format"]["type"]]
         begun = max(0, (self.heard - len(self.audio)) // rate)
         events = [self.event("input_audio_buffer.speech_started", audio_start_ms=begun, item_id=item_id)]
         if self.response is not None and self.detection.get("interrupt_response", True):
@@ -347,7 +308,7 @@ class RealtimeSession:
 
     def silence(self, item_id: str) -> list[Event]:
         """The user has finished, and what was said is an item."""
-        rate = _BYTES_PER_MS[self.config["audio"]["input"]["format"]["type"]]
+        rate = BYTES_PER_MS[self.config["audio"]["input"]["format"]["type"]]
         stopped = self.event("input_audio_buffer.speech_stopped", audio_end_ms=self.heard // rate, item_id=item_id)
         return [stopped, *self.committed(item_id)]
 
@@ -510,30 +471,6 @@ class RealtimeSession:
         return self.event("response.output_item.done", response_id=response["id"], output_index=index, item=dict(item))
 
 
-def _decoded(frame: str | bytes) -> Event:
-    try:
-        value: Any = decode_json(frame.encode() if isinstance(frame, str) else frame)
-    except ValueError as error:
-        raise RefusedError("invalid_json", f"The event is not valid JSON: {error}") from error
-    if not isinstance(value, dict) or not isinstance(cast("Event", value).get("type"), str):
-        raise RefusedError("missing_required_parameter", "Missing required parameter: 'type'.", "type")
-    return cast("Event", value)
-
-
-def _check_fields(event: Event) -> None:
-    known = _CLIENT_EVENTS.get(event["type"])
-    if known is None:
-        supported = ", ".join(map(repr, _CLIENT_EVENTS))
-        raise RefusedError(
-            "invalid_value", f"Invalid value: '{event['type']}'. Supported values are: {supported}.", "type"
-        )
-    required, optional = known
-    _only(event, required | optional | {"type", "event_id"}, "")
-    for name in sorted(required):
-        if name not in event:
-            raise RefusedError("missing_required_parameter", f"Missing required parameter: '{name}'.", name)
-
-
 def words(text: str) -> list[str]:
     """A text word by word, with the blanks between."""
     return re.findall(r"\s*\S+|\s+$", text)
@@ -552,138 +489,3 @@ def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = value
     return merged
-
-
-def _object(value: object, param: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise RefusedError("invalid_type", f"Invalid type for '{param}': expected an object.", param)
-    return cast("dict[str, Any]", value)
-
-
-def _only(value: Mapping[str, Any], known: set[str], where: str) -> None:
-    for name in value:
-        if name not in known:
-            raise RefusedError("unknown_parameter", f"Unknown parameter: '{where}{name}'.", f"{where}{name}")
-
-
-def _identifier(value: object, param: str) -> None:
-    if not isinstance(value, str) or not value:
-        raise RefusedError("invalid_type", f"Invalid type for '{param}': expected a string.", param)
-    if len(value) > LONGEST_ID:
-        raise RefusedError(
-            "string_above_max_length",
-            f"Invalid '{param}': string too long. Expected a string with maximum length {LONGEST_ID}, but got a string with "
-            f"length {len(value)} instead.",
-            param,
-        )
-
-
-def _choice(value: object, choices: list[str], param: str) -> None:
-    if value not in choices:
-        told = ", ".join(f"'{choice}'" for choice in choices)
-        raise RefusedError("invalid_value", f"Invalid value: '{value}'. Supported values are: {told}.", param)
-
-
-def _check_session(session: Mapping[str, Any], model: str) -> None:
-    if session.get("output_modalities", ["audio"]) not in (["audio"], ["text"]):
-        raise RefusedError(
-            "invalid_value",
-            f"Invalid modalities: {session['output_modalities']}. Supported combinations are: ['text'] and ['audio'].",
-            "session.output_modalities",
-        )
-    if "parallel_tool_calls" in session and not re.search(r"realtime-([2-9]|\d\d)", model):
-        raise RefusedError(
-            "invalid_value", "parallel_tool_calls is not supported by this model.", "session.parallel_tool_calls"
-        )
-    audio = _object(session.get("audio", {}), "session.audio")
-    _only(audio, {"input", "output"}, "session.audio.")
-    heard, spoken = (
-        _object(audio.get("input", {}), "session.audio.input"),
-        _object(audio.get("output", {}), "session.audio.output"),
-    )
-    _only(heard, {"format", "noise_reduction", "transcription", "turn_detection"}, "session.audio.input.")
-    _only(spoken, {"format", "voice", "speed"}, "session.audio.output.")
-    for direction, stream in (("input", heard), ("output", spoken)):
-        if (form := stream.get("format")) is not None:
-            param = f"session.audio.{direction}.format"
-            _choice(_object(form, param).get("type"), _FORMATS, f"{param}.type")
-            if form.get("rate", 24000) != 24000:
-                raise RefusedError("invalid_value", "Invalid rate: only 24000 is supported.", f"{param}.rate")
-    if isinstance(voice := spoken.get("voice", "alloy"), str):
-        _choice(voice, sorted(VOICES), "session.audio.output.voice")
-    if (transcription := heard.get("transcription")) is not None:
-        _only(
-            _object(transcription, "session.audio.input.transcription"),
-            {"model", "language", "prompt", "delay"},
-            "session.audio.input.transcription.",
-        )
-    if (detection := heard.get("turn_detection")) is not None:
-        param = "session.audio.input.turn_detection"
-        _choice(_object(detection, param).get("type"), sorted(_DETECTION), f"{param}.type")
-        _only(detection, _DETECTION[detection["type"]], f"{param}.")
-    for index, tool in enumerate(session.get("tools", ())):
-        _check_tool(_object(tool, f"session.tools[{index}]"), f"session.tools[{index}]")
-
-
-def _check_tool(tool: Mapping[str, Any], param: str) -> None:
-    _choice(tool.get("type"), ["function", "mcp"], f"{param}.type")
-    if tool["type"] == "mcp":
-        return
-    _only(tool, {"type", "name", "description", "parameters"}, f"{param}.")
-    if not isinstance(name := tool.get("name"), str) or not _NAME.fullmatch(name):
-        raise RefusedError(
-            "invalid_value",
-            f"Invalid '{param}.name': string does not match pattern. Expected a string that matches the pattern "
-            "'^[a-zA-Z0-9_-]+$'.",
-            f"{param}.name",
-        )
-    if _object(tool.get("parameters", {"type": "object"}), f"{param}.parameters").get("type") != "object":
-        raise RefusedError("invalid_function_parameters", "The schema must be one of an object.", f"{param}.parameters")
-
-
-def _checked_item(item: Mapping[str, Any], calls: set[str]) -> Event:
-    _choice(item.get("type"), ["message", "function_call", "function_call_output"], "item.type")
-    match item["type"]:
-        case "message":
-            _only(item, {"id", "object", "type", "role", "status", "content"}, "item.")
-            _choice(item.get("role"), sorted(_CONTENT), "item.role")
-            content = item.get("content")
-            if not isinstance(content, list) or not content:
-                raise RefusedError(
-                    "missing_required_parameter", "Missing required parameter: 'item.content'.", "item.content"
-                )
-            for index, part in enumerate(cast("list[object]", content)):
-                _check_part(_object(part, f"item.content[{index}]"), item["role"], f"item.content[{index}]")
-        case "function_call":
-            _only(item, {"id", "object", "type", "status", "call_id", "name", "arguments"}, "item.")
-            for name in ("call_id", "name", "arguments"):
-                if not isinstance(item.get(name), str):
-                    raise RefusedError(
-                        "missing_required_parameter", f"Missing required parameter: 'item.{name}'.", f"item.{name}"
-                    )
-            _identifier(item["call_id"], "item.call_id")
-        case _:
-            _only(item, {"id", "object", "type", "status", "call_id", "output"}, "item.")
-            if not isinstance(item.get("output"), str):
-                raise RefusedError("invalid_type", "Invalid type for 'item.output': expected a string.", "item.output")
-            _identifier(item.get("call_id"), "item.call_id")
-            if item["call_id"] not in calls:
-                raise RefusedError(
-                    "invalid_tool_call_id",
-                    f"Tool call ID '{item['call_id']}' not found in conversation.",
-                    "item.call_id",
-                )
-    return {key: value for key, value in item.items() if key not in {"id", "object", "status"}}
-
-
-def _check_part(part: Mapping[str, Any], role: str, param: str) -> None:
-    _choice(part.get("type"), sorted(_CONTENT[role]), f"{param}.type")
-    if part["type"] == "input_image":
-        if not isinstance(url := part.get("image_url"), str) or not _IMAGE.match(url):
-            raise RefusedError(
-                "invalid_value", "Invalid image: expected a data URL of a PNG or JPEG image.", f"{param}.image_url"
-            )
-    elif part["type"] != "input_audio" and not isinstance(part.get("text"), str):
-        raise RefusedError(
-            "missing_required_parameter", f"Missing required parameter: '{param}.text'.", f"{param}.text"
-        )
