@@ -368,6 +368,13 @@ def test_an_error_behind_other_events_is_raised_after_them_though_nothing_more_c
         codec.receive(b"")
 
 
+def test_bytes_that_break_behind_other_events_are_an_error_after_them_though_nothing_more_comes():
+    codec = opened()
+    assert codec.receive(b"".join([*ANSWER, b"\0" * 12])) == take(opened(), *ANSWER)
+    with pytest.raises(ModelProtocolError):
+        codec.ring("failure")
+
+
 @pytest.mark.parametrize(
     "signals",
     [

@@ -115,6 +115,7 @@ class NovaSonicCodec(Codec):
         try:
             for message in self._decoder.feed(frame.encode() if isinstance(frame, str) else frame):
                 events += self._event(message)
+            self._decoder.feed(b"")  # raises if the bytes broke behind these messages
         except AntiphonError as error:
             failure = self._unreadable(error) if isinstance(error, TransportError) else error
             if not events:
