@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, closing
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import Unpack
 
@@ -22,6 +22,7 @@ from antiphon.errors import (
 from antiphon.jsonable import encode_json
 from antiphon.models.base import Model, StreamEvent
 from antiphon.models.bedrock.access import Access, CredentialSource
+from antiphon.models.bedrock.config import BedrockConfig
 from antiphon.models.bedrock.failures import translate
 from antiphon.models.bedrock.guardrails import redactions
 from antiphon.models.bedrock.line import CURRENT, Line
@@ -36,61 +37,6 @@ if TYPE_CHECKING:
 DEFAULT_MODEL_ID = "global.anthropic.claude-sonnet-4-5-20250929-v1:0"
 
 _BROKEN_OUTPUT = ("malformed_model_output", "malformed_tool_use")
-
-
-class BedrockConfig(TypedDict, total=False):
-    """The configuration of a `BedrockModel`. What is left out (or None) is left to Bedrock.
-
-    Attributes:
-        model_id: A model, an inference profile, or an ARN.
-        max_tokens: The longest answer, in tokens.
-        temperature: Between 0 and 1.
-        top_p: Between 0 and 1.
-        stop_sequences: Texts that end the answer.
-        streaming: Whether the answer is streamed (default); False for models that cannot.
-        tool_choice: `{"auto": {}}`, `{"any": {}}` or `{"tool": {"name": ...}}`, where tools are given.
-        guardrail_id: The guardrail that is applied.
-        guardrail_version: Its version (default `DRAFT`).
-        guardrail_trace: Whether Bedrock tells what the guardrail found (default `enabled`; redaction is exact with it).
-        guardrail_stream_processing_mode: `sync`: Bedrock checks before it sends; `async`: it may take back what was sent.
-        guardrail_redact_input: Whether a blocked prompt is replaced in the history (default True): it would be blocked
-            again with every later turn.
-        guardrail_redact_input_message: By what; default `[User input redacted.]`.
-        guardrail_redact_output: Whether a blocked answer is replaced (default False: Bedrock sends the guardrail's own
-            message in its place).
-        guardrail_redact_output_message: By what; default `[Assistant output redacted.]`.
-        cache_prompt: The type of a cache point after the system prompt, such as `default`.
-        cache_tools: The type of a cache point after the tools.
-        include_tool_result_status: Whether results of tools carry their `status`; `auto` (default): for the families that
-            take it.
-        additional_request_fields: Parameters of the model's own, such as `{"thinking": {...}}`.
-        additional_response_field_paths: JSON pointers to fields that are to come back in `messageStop`.
-        additional_args: Further arguments of the operation itself.
-        service_tier: `priority`, `default`, `flex` or `reserved`.
-    """
-
-    model_id: str
-    max_tokens: int | None
-    temperature: float | None
-    top_p: float | None
-    stop_sequences: list[str] | None
-    streaming: bool
-    tool_choice: dict[str, Any] | None
-    guardrail_id: str | None
-    guardrail_version: str | None
-    guardrail_trace: Literal["enabled", "disabled", "enabled_full"] | None
-    guardrail_stream_processing_mode: Literal["sync", "async"] | None
-    guardrail_redact_input: bool
-    guardrail_redact_input_message: str | None
-    guardrail_redact_output: bool
-    guardrail_redact_output_message: str | None
-    cache_prompt: str | None
-    cache_tools: str | None
-    include_tool_result_status: bool | Literal["auto"]
-    additional_request_fields: dict[str, Any] | None
-    additional_response_field_paths: list[str] | None
-    additional_args: dict[str, Any] | None
-    service_tier: str | None
 
 
 class BedrockModel(Model):
@@ -157,7 +103,7 @@ class BedrockModel(Model):
             InvalidInputError: If a name is unknown; nothing is changed then.
             InvalidTypeError: If `model_id` is no text.
         """
-        known = sorted(BedrockConfig.__annotations__)
+        known = sorted(BedrockConfig.__optional_keys__)
         if unknown := sorted(set(config) - set(known)):
             raise InvalidInputError(f"config={unknown!r} is unknown: a BedrockModel has {known!r}")
         if "model_id" in config and not (isinstance(config["model_id"], str) and config["model_id"].strip()):

@@ -120,7 +120,7 @@ class LlamaCppModel(Model):
         Raises:
             InvalidInputError: If a name is unknown, or belongs to how the file is loaded; nothing is changed then.
         """
-        known = sorted(LlamaCppConfig.__annotations__)
+        known = sorted(LlamaCppConfig.__optional_keys__)
         if unknown := sorted(set(config) - set(known)):
             raise InvalidInputError(
                 f"config={unknown!r} cannot be changed: a LlamaCppModel has {known!r}; what the file is loaded with needs "
