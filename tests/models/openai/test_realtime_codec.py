@@ -345,7 +345,10 @@ def test_a_tool_that_takes_its_time_does_not_keep_the_others_waiting_for_ever():
     talk.send("hello")
     first, second = calls(talk.call("noon", "noon"))
     talk.send(result(first))
-    assert talk.alarms["patience"] == 2.0
+    assert talk.alarms.pop("patience") == 2.0
+    talk.send("and?")
+    talk.tell([talk.session.event("response.sparkle")])
+    assert "patience" not in talk.alarms  # what comes meanwhile does not make the wait longer
     talk.codec.ring("patience")
     talk.tell(talk.cross())
     assert talk.asked() == 2
@@ -457,6 +460,7 @@ def test_words_that_cannot_be_made_out_are_inaudible_and_the_session_goes_on():
     item_id, _ = talk.session.speech()
     events = talk.tell([*talk.session.silence(item_id), *talk.session.transcribed(item_id, "", failed=True)])
     assert heard(events) == "[inaudible]"
+    assert dict(talk.codec.counts) == {"untranscribed audio_unintelligible": 1}
 
 
 def test_a_silence_that_the_provider_breaks_is_nothing_that_the_user_said():

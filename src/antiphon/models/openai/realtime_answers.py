@@ -185,7 +185,7 @@ class Answer:
             if item.removed or not item.spoke:
                 continue
             length = item.wire_bytes / form.wire_bytes_per_ms
-            if left < _ROUNDING_MS or not item.wire_bytes:
+            if min(left, length) < _ROUNDING_MS:
                 item.removed = True
                 told.append({"type": "conversation.item.delete", "item_id": item.item_id})
             elif not item.whole or left < length - _ROUNDING_MS:

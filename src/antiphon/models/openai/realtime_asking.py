@@ -26,15 +26,28 @@ class Asking:
         speaking: Whether the user speaks, or has just spoken; the answer to that comes by itself.
         paused: Whether the provider is to be left alone for a while.
         running: The calls whose results are awaited.
+        patient: Whether somebody looks at the time for which an answer waits for tools.
     """
 
-    __slots__ = ("_covered", "_known", "_number", "_unanswered", "active", "asked", "paused", "running", "speaking")
+    __slots__ = (
+        "_covered",
+        "_known",
+        "_number",
+        "_unanswered",
+        "active",
+        "asked",
+        "patient",
+        "paused",
+        "running",
+        "speaking",
+    )
 
     def __init__(self) -> None:
         self.active: set[str] = set()
         self.asked = ""
         self.speaking = False
         self.paused = False
+        self.patient = False
         self.running: set[str] = set()
         self._unanswered: list[str] = []
         self._known: set[str] = set()  # of those unanswered, the ones that the provider has

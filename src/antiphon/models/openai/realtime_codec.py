@@ -61,7 +61,7 @@ class RealtimeCodec(Codec):
 
     Attributes:
         explainer: Says why something failed; it is told the secret when that is known.
-        counts: How often something came that nothing depends on: `unknown TYPE`, `absorbed CODE`.
+        counts: How often something came that nothing depends on: `unknown TYPE`, `absorbed CODE`, `untranscribed CODE`.
     """
 
     def __init__(
@@ -138,15 +138,17 @@ class RealtimeCodec(Codec):
             return
         if request := self._asking.ask():
             self._say({"type": "response.create", "event_id": request})
-            self.alarms["patience"] = None
-        elif self._asking.waits_for_tools:
-            self.alarms.setdefault("patience", PATIENCE_S)
+            if self._asking.patient:
+                self._asking.patient, self.alarms["patience"] = False, None
+        elif self._asking.waits_for_tools and not self._asking.patient:
+            self._asking.patient, self.alarms["patience"] = True, PATIENCE_S
 
     def ring(self, name: str, /) -> None:
         match name:
             case "limit":
                 raise self._expired(f"the session has lasted {self._limit_s:g} s, the longest that was asked for")
             case "patience":
+                self._asking.patient = False
                 self._asking.running.clear()
             case "heard":
                 self._asking.speaking = False
@@ -191,6 +193,8 @@ class RealtimeCodec(Codec):
             case wire.SpeechStarted() | wire.Committed() | wire.Cleared() | wire.TimeoutTriggered():
                 return self._user_speaks(event)
             case wire.HeardDelta() | wire.HeardDone() | wire.HeardFailed():
+                if isinstance(event, wire.HeardFailed):
+                    self.counts[f"untranscribed {(event.error and event.error.code) or ''}".rstrip()] += 1
                 return self._hearing.words(event)
             case wire.ItemAdded() | wire.ItemCreated():
                 self._known(event.item.id or "")
