@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 VERSIONS = {"2023-06-01", "2026-10-21"}
@@ -111,7 +111,7 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for item in cast("list[Any]", value):
+        for item in cast("Iterable[Any]", value):
             yield from _texts(item)
     elif isinstance(value, dict):
         for key, item in cast("dict[str, Any]", value).items():
@@ -306,7 +306,7 @@ def _check_cache(request: Mapping[str, Any]) -> None:
 
 def _marked(value: Any) -> Iterator[None]:
     if isinstance(value, list):
-        for item in cast("list[Any]", value):
+        for item in cast("Iterable[Any]", value):
             yield from _marked(item)
     elif isinstance(value, dict):
         entry = cast("dict[str, Any]", value)

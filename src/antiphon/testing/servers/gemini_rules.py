@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 _FIELDS = {
@@ -139,7 +139,7 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for item in cast("list[Any]", value):
+        for item in cast("Iterable[Any]", value):
             yield from _texts(item)
     elif isinstance(value, dict):
         for key, item in cast("dict[str, Any]", value).items():
@@ -152,7 +152,7 @@ def _camel(value: Any, *, inside: str = "") -> Any:
     if inside in {"args", "response", "parametersJsonSchema", "responseJsonSchema", "partMetadata"}:
         return value
     if isinstance(value, list):
-        return [_camel(item) for item in cast("list[Any]", value)]
+        return [_camel(item) for item in cast("Iterable[Any]", value)]
     if isinstance(value, dict):
         made: dict[str, Any] = {}
         for key, item in cast("dict[str, Any]", value).items():
