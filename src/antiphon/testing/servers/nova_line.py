@@ -376,6 +376,7 @@ def verify(
 
 def model_of(path: str) -> str | None:
     """The model that a path names; None where it is another operation's."""
+    path = path.partition("?")[0]
     if not path.startswith("/model/") or not path.endswith(_PATH_END):
         return None
     return unquote(path.removeprefix("/model/").removesuffix(_PATH_END))
