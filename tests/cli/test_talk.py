@@ -95,3 +95,11 @@ def test_a_file_that_cannot_be_heard_is_named(url, tmp_path, capsys):
     pytest.importorskip("pocketsphinx")
     assert main(["talk", "-i", str(tmp_path / "none.wav"), "-o", str(tmp_path / "y.wav")]) == 1
     assert "none.wav" in capsys.readouterr().err
+
+
+def test_a_provider_cannot_be_hurried_and_a_name_that_names_none_is_told(tmp_path, capsys):
+    file = str(tmp_path / "heard.wav")
+    assert main(["talk", "-o", file, "-t", "hello", "--fast", "--model", "openai:gpt-realtime-2"]) != 0
+    assert "--fast is for the embedded model" in " ".join(capsys.readouterr().err.split())
+    assert main(["talk", "-o", file, "-t", "hello", "--model", "nobody:x"]) != 0
+    assert "no BidiAgent has" in " ".join(capsys.readouterr().err.split())
