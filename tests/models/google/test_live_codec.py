@@ -484,6 +484,22 @@ def test_words_of_an_answer_that_come_after_its_turn_are_its_own():
     assert names(play(made, content(outputTranscription={"text": "good day"})))[0] == "response_start"
 
 
+def test_words_that_come_after_the_service_has_closed_the_turn_begin_another_answer():
+    made = codec()
+    made.send(SOUND)
+    play(made, content(inputTranscription={"text": "hi"}), content(modelTurn=sound()), content(turnComplete=True))
+    play(made, frame({"sessionResumptionUpdate": {"newHandle": "h", "resumable": True}}))
+    made.send(SOUND)
+    events = play(made, content(outputTranscription={"text": "good "}), content(inputTranscription={"text": "hello"}))
+    assert names(events) == [
+        "u:transcript_start",
+        "response_start",
+        "transcript_start",
+        "transcript_delta",
+        "u:transcript_delta",
+    ]
+
+
 # Tools
 
 

@@ -272,7 +272,7 @@ class Turns:
             self._finish(answer, out, reason)
         self._interrupted = False
         self._prompted, self._goes_on = self._prompted or more, more
-        self.settle(out)
+        self._close_answered(out)
 
     @property
     def _owes(self) -> bool:
@@ -344,9 +344,14 @@ class Turns:
         )
 
     def settle(self, out: list[OutputEvent]) -> None:
-        """The service has closed its books on the turn: the words of the user that came late are all there are."""
-        spoken, answer = self._utterance, self._answer
-        if spoken is not None and spoken.answered and spoken.words and (answer is None or answer.over):
+        """The service has closed its books on the turn: the words that came late are all there are."""
+        if self._answer is not None and self._answer.over and not self._prompted:
+            self._goes_on = True  # words that come now begin another answer, although nobody is known to have asked
+        self._close_answered(out)
+
+    def _close_answered(self, out: list[OutputEvent]) -> None:
+        """Close the utterance whose answer is complete, if its words are known."""
+        if (self._answer is None or self._answer.over) and self.tail is not None:
             self._close_utterance(out)
 
     @property
