@@ -357,6 +357,19 @@ async def test_an_agent_talks_calls_tools_and_goes_on_after_its_process_has_ende
     ]
 
 
+async def test_signatures_that_gemini_cannot_read_are_left_out(server, caplog):
+    call = {"toolUseId": "a", "name": "t", "input": {}, "reasoningSignature": b"of another project"}
+    history = [
+        *HELLO,
+        {"role": "assistant", "content": [{"text": "Well."}, {"toolUse": call}]},
+        {"role": "user", "content": [{"toolResult": {"toolUseId": "a", "status": "success", "content": []}}]},
+    ]
+    server.say("Here.")
+    assert text_in(await events_of(model_for(server), history)) == "Here."
+    assert len(server.requests) == 2
+    assert "without them" in caplog.text
+
+
 async def test_an_agent_shortens_a_conversation_that_is_too_long(server):
     agent = Agent(model_for(server))
     for text in ("One.", "Two.", "Three."):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -10,16 +12,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import Messages, SystemContentBlock, ToolSpec
-from antiphon.errors import InvalidInputError, InvalidTypeError
+from antiphon.errors import InvalidInputError, InvalidTypeError, ModelRequestError
 from antiphon.models.base import Model, StreamEvent
 from antiphon.models.endpoint import ApiKey
 from antiphon.models.google.gemini_answer import GeminiReader
-from antiphon.models.google.gemini_request import OWN, gemini_config, gemini_contents
+from antiphon.models.google.gemini_request import OWN, gemini_config, gemini_contents, unsigned
 from antiphon.models.google.gemini_service import GeminiService
 from antiphon.models.retrying import Retries, with_retries
 
 if TYPE_CHECKING:
     from google.genai import Client
+
+
+_log = logging.getLogger(__name__)
+
+_UNREADABLE = re.compile(
+    r"(corrupted|invalid) thought.?signature|thought.?signature is (not valid|invalid)", re.IGNORECASE
+)
 
 
 class GeminiModel(Model):
@@ -97,6 +106,24 @@ class GeminiModel(Model):
                 yield event
 
     async def _ask(
+        self, model_id: str, contents: list[dict[str, Any]], config: dict[str, Any]
+    ) -> AsyncGenerator[StreamEvent, None]:
+        try:
+            async with aclosing(self._answer(model_id, contents, config)) as events:
+                async for event in events:
+                    yield event
+            return
+        except ModelRequestError as error:
+            bare = unsigned(contents)
+            if not _UNREADABLE.search(str(error)) or bare == contents:
+                raise
+        # Refused before anything was said.
+        _log.warning("Gemini cannot read the signatures of earlier thoughts: the conversation is sent without them")
+        async with aclosing(self._answer(model_id, bare, config)) as events:
+            async for event in events:
+                yield event
+
+    async def _answer(
         self, model_id: str, contents: list[dict[str, Any]], config: dict[str, Any]
     ) -> AsyncGenerator[StreamEvent, None]:
         reader = GeminiReader()

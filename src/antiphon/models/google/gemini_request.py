@@ -110,6 +110,21 @@ def gemini_contents(messages: Messages) -> list[dict[str, Any]]:
     return contents
 
 
+def unsigned(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The contents without signatures, for a model that cannot read them: it was another's, or another project's."""
+    bare: list[dict[str, Any]] = []
+    for content in contents:
+        parts: list[dict[str, Any]] = [
+            {key: value for key, value in part.items() if key != "thought_signature"}
+            for part in content["parts"]
+            if "thought_signature" not in part or "function_call" in part
+        ]
+        if parts:
+            bare.append({"role": content["role"], "parts": parts})
+            _sign(bare[-1])
+    return bare
+
+
 def _contents(message: Message, names: Mapping[str, str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """A message as one content, or two: results of tools stand alone, as Gemini counts them."""
     results: list[dict[str, Any]] = []
