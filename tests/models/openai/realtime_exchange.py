@@ -73,6 +73,12 @@ class Exchange:
         frames, self.codec.outbox = self.codec.outbox, []
         return [answer for frame in frames for answer in self.session.receive(frame)]
 
+    def cross_into(self, queue: list[str]) -> None:
+        """What the client has said goes into a queue of the test's."""
+        self.alarms |= self.codec.alarms
+        queue += [str(frame) for frame in self.codec.outbox]
+        self.codec.alarms, self.codec.outbox = {}, []
+
     def send(self, *blocks: Any) -> list[OutputEvent]:
         """The client sends a message, and the server's answers come at once."""
         self.codec.send(BidiMessage([TextBlock(block) if isinstance(block, str) else block for block in blocks]))

@@ -867,6 +867,84 @@ def test_a_talk_in_whatever_order_is_never_refused_anything(data):
     assert not talk.codec._asking.owed
 
 
+class SlowLine:
+    """What either says is on its way for as long as the test likes."""
+
+    def __init__(self) -> None:
+        self.talk = Exchange()
+        self.up: list[str] = []
+        self.down: list[dict] = []
+        self.answered_from: dict[
+            str, int
+        ] = {}  # for each item of the client's, how many responses had begun when it came
+
+    def client(self) -> None:
+        """What the client has said is on its way."""
+        self.talk.cross_into(self.up)
+
+    def arrive_up(self) -> None:
+        if self.up:
+            event = json.loads(text := self.up.pop(0))
+            self.down += self.talk.session.receive(text)
+            if event["type"] == "conversation.item.create":
+                self.answered_from[event["item"]["id"]] = len(self.talk.session.answered)
+
+    def arrive_down(self) -> list:
+        made = list(self.talk.codec.receive(json.dumps(self.down.pop(0)))) if self.down else []
+        self.client()
+        return made
+
+
+@given(data=st.data())
+def test_however_long_words_are_on_their_way_each_is_answered_and_only_requests_may_cross(data):
+    line = SlowLine()
+    talk, session = line.talk, line.talk.session
+    waiting: list[dict] = []
+
+    def step(what: str) -> None:
+        if what == "type":
+            talk.codec.send(BidiMessage([TextBlock("typed")]))
+            line.client()
+        elif what == "speak":
+            item_id, events = session.speech()
+            line.down += [*events, *session.silence(item_id)]
+            if session.response is None:
+                line.down += session.begin()
+        elif what == "say" and session.response is not None:
+            line.down += [*session.answer("It is noon.", 0.2), session.done()]
+        elif what == "call" and session.response is not None:
+            line.down += [*session.calls([("noon", "{}"), ("noon", "{}")]), session.done()]
+        elif what == "result" and waiting:
+            talk.codec.send(BidiMessage([result(waiting.pop(0))]))
+            line.client()
+        elif what == "up":
+            line.arrive_up()
+        elif what == "down":
+            waiting.extend(calls(line.arrive_down()))
+
+    steps = ["type", "speak", "say", "call", "result", "up", "up", "down", "down", "down", "down"]
+    for what in data.draw(st.lists(st.sampled_from(steps), max_size=40)):
+        step(what)
+    for _ in range(400):
+        if line.up or line.down:
+            step("up")
+            step("down")
+        elif waiting:
+            step("result")
+        elif session.response is not None:
+            step("say")
+        elif talk.codec._asking.owed:
+            for alarm in ("heard", "patience", "asked"):
+                talk.codec.ring(alarm)
+            line.client()
+        else:
+            break
+    assert not talk.codec._asking.owed
+    assert set(talk.refusals) <= {"conversation_already_has_active_response"}
+    # After each thing that was said, a response began.
+    assert all(len(session.answered) > begun for begun in line.answered_from.values())
+
+
 @pytest.mark.parametrize("kind", ["audio", "text"])
 def test_frames_of_bytes_are_read_like_frames_of_text(kind):
     def run(convert):
@@ -895,3 +973,27 @@ def test_a_server_that_says_least_is_understood():
         "bidi_audio_stop",
         "bidi_response_stop",
     ]
+
+
+def test_a_server_that_does_not_say_whose_request_it_answers_is_understood():
+    codec = Exchange().codec
+    codec.send(BidiMessage([TextBlock("hello")]))
+    codec.outbox = []
+    for number in range(2):
+        codec.receive(frame("response.created", response={"id": f"r{number}"}))
+        codec.receive(frame("response.done", response={"id": f"r{number}", "status": "completed"}))
+    assert codec.outbox == []
+    codec.send(BidiMessage([TextBlock("and now?")]))
+    assert [json.loads(sent)["type"] for sent in codec.outbox] == ["conversation.item.create", "response.create"]
+
+
+def test_a_request_that_nothing_becomes_of_is_made_again():
+    talk = Exchange()
+    talk.codec.send(BidiMessage([TextBlock("typed")]))
+    talk.codec.outbox = []  # it never arrives
+    _, events = talk.session.speech()
+    talk.tell([*events, *talk.session.begin()])
+    talk.say("To what was said.")
+    assert talk.alarms["asked"] == 3.0
+    talk.codec.ring("asked")
+    assert [json.loads(sent)["event_id"] for sent in talk.codec.outbox] == ["ask-2"]

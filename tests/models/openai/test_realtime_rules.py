@@ -52,6 +52,11 @@ BREACHES = {
     "an event of no known type": (("session.begin", {}), "invalid_value"),
     "a field that is missing": (("input_audio_buffer.append", {}), "missing_required_parameter"),
     "a field that is unknown": (("response.create", {"soon": True}), "unknown_parameter"),
+    "a field of a response that is unknown": (
+        ("response.create", {"response": {"modalities": []}}),
+        "unknown_parameter",
+    ),
+    "metadata that is no text": (("response.create", {"response": {"metadata": {"a": 1}}}), "invalid_value"),
     "a session without a type": (("session.update", {"session": {}}), "missing_required_parameter"),
     "a session that is no object": (("session.update", {"session": 1}), "invalid_type"),
     "a field of the old API": (update(modalities=["text"]), "unknown_parameter"),

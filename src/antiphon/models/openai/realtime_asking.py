@@ -93,23 +93,32 @@ class Asking:
         self._covered, self._unanswered = self._unanswered, []
         return self.asked
 
-    def begun(self, response_id: str) -> None:
-        """A response begins: the one that was asked for, or one that the user's speech has brought about."""
+    def begun(self, response_id: str, request: str = "") -> None:
+        """A response begins: the one that was asked for, or one that the user's speech has brought about.
+
+        Args:
+            response_id: Its id.
+            request: What it says of whose request it is; empty: nothing, as with speech, or where a server does not tell.
+        """
         self.active.discard(_UNKNOWN)
         self.active.add(response_id)
-        self.speaking = False
         self._unanswered = [item for item in self._unanswered if item not in self._known]
-        if self.asked:
-            # Were it another one, the provider would still refuse ours, and what it does not know yet be asked for again.
+        if request and request == self.asked:
+            self.asked, self._covered = "", []
+        else:
+            # If it is not ours, the provider will refuse ours; then what it does not know yet is asked for again.
             self._covered = [item for item in self._covered if item not in self._known]
-            self.asked = ""
+            if not request and not self.speaking:
+                self.asked = ""
+        self.speaking = False
 
     def over(self, response_id: str) -> None:
         """A response has ended, in whatever way."""
         self.active -= {response_id, _UNKNOWN}
         if not self.active:
-            self._covered = []
-            self._known.intersection_update(self._unanswered)
+            if not self.asked:
+                self._covered = []
+            self._known.intersection_update([*self._unanswered, *self._covered])
 
     def refused(self, request: str) -> None:
         """The provider refuses a request, because another response is under way: ask again after that."""

@@ -42,6 +42,9 @@ TRIES = 4
 _LONGEST_PAUSE_S = 60.0
 _OWN_ANSWER_S = 1.0
 """How soon after the user has spoken the provider begins to answer by itself, or does not at all."""
+_UNHEARD_S = 3.0
+"""How soon after another response has ended the provider says what becomes of one that was asked for."""
+_MARK = "request"
 _APPEND_BYTES = 6 * 1024 * 1024
 """Sound in one event; the provider takes 15 MiB of base64."""
 
@@ -137,7 +140,10 @@ class RealtimeCodec(Codec):
         if not self.ready:
             return
         if request := self._asking.ask():
-            self._say({"type": "response.create", "event_id": request})
+            mark = {
+                "metadata": {_MARK: request}
+            }  # told again when it begins: speech may bring about another one meanwhile
+            self._say({"type": "response.create", "event_id": request, "response": mark})
             if self._asking.patient:
                 self._asking.patient, self.alarms["patience"] = False, None
         elif self._asking.waits_for_tools and not self._asking.patient:
@@ -152,6 +158,9 @@ class RealtimeCodec(Codec):
                 self._asking.running.clear()
             case "heard":
                 self._asking.speaking = False
+            case "asked":
+                self._asking.refused(self._asking.asked)
+                self._asking.over("")
             case _:
                 self._asking.paused = False
         self._ask()
@@ -187,7 +196,7 @@ class RealtimeCodec(Codec):
             case wire.OutputItemAdded() | wire.OutputItemDone():
                 return self._item(event)
             case wire.ResponseCreated():
-                return self._begin(event.response.id or "")
+                return self._begin(event.response.id or "", str((event.response.metadata or {}).get(_MARK, "")))
             case wire.ResponseDone():
                 return self._done(event.response)
             case wire.SpeechStarted() | wire.Committed() | wire.Cleared() | wire.TimeoutTriggered():
@@ -235,7 +244,9 @@ class RealtimeCodec(Codec):
         self, event: wire.SpeechStarted | wire.Committed | wire.Cleared | wire.TimeoutTriggered
     ) -> Sequence[OutputEvent]:
         # What was said is answered by itself, but for noise; asking for an answer at the same time would be refused.
-        heard = isinstance(event, wire.Committed) and self._asking.speaking
+        heard = isinstance(event, wire.TimeoutTriggered) or (
+            isinstance(event, wire.Committed) and self._asking.speaking
+        )
         self._asking.speaking = heard or isinstance(event, wire.SpeechStarted)
         self.alarms["heard"] = _OWN_ANSWER_S if heard else None
         match event:
@@ -256,11 +267,11 @@ class RealtimeCodec(Codec):
         answer.barged_in = True
         return [BidiBargeInEvent(response_id=answer.response_id)]
 
-    def _begin(self, response_id: str) -> list[OutputEvent]:
+    def _begin(self, response_id: str, request: str = "") -> list[OutputEvent]:
         if self._answers.get(response_id) is not None:
             return []
-        self._asking.begun(response_id)
-        self.alarms["heard"] = None
+        self._asking.begun(response_id, request)
+        self.alarms |= {"heard": None, "asked": None}
         self._answers.begin(response_id)
         return [BidiResponseStartEvent(response_id=response_id)]
 
@@ -319,6 +330,8 @@ class RealtimeCodec(Codec):
         if response.usage:
             events.append(_usage(response.usage))
         self._asking.over(answer.response_id)
+        if self._asking.asked:
+            self.alarms["asked"] = _UNHEARD_S
         self._correct(answer)
         if response.status == "failed":
             trouble = details.error if details is not None else None

@@ -53,6 +53,7 @@ class Response(Struct):
     status_details: StatusDetails | None = None
     output: list[Item] | None = None
     usage: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class Session(Struct):

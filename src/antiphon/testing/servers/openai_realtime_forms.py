@@ -20,6 +20,20 @@ _SESSION = {
     *{"type", "model", "instructions", "output_modalities", "audio", "tools", "tool_choice", "parallel_tool_calls"},
     *{"max_output_tokens", "truncation", "reasoning", "include", "prompt", "tracing"},
 }
+_RESPONSE = {
+    *{
+        "conversation",
+        "metadata",
+        "instructions",
+        "output_modalities",
+        "audio",
+        "tools",
+        "tool_choice",
+        "prompt",
+        "input",
+    },
+    *{"parallel_tool_calls", "max_output_tokens", "reasoning"},
+}
 _DETECTION = {
     "server_vad": {
         *{"type", "threshold", "prefix_padding_ms", "silence_duration_ms", "create_response", "interrupt_response"},
@@ -163,6 +177,16 @@ def check_session(session: Mapping[str, Any], model: str) -> None:
         only(detection, _DETECTION[detection["type"]], f"{param}.")
     for index, tool in enumerate(session.get("tools", ())):
         _check_tool(as_object(tool, f"session.tools[{index}]"), f"session.tools[{index}]")
+
+
+def check_response(asked: Mapping[str, Any]) -> None:
+    """Refuse a request that no response can answer."""
+    only(asked, _RESPONSE, "response.")
+    metadata = as_object(asked.get("metadata") or {}, "response.metadata")
+    if len(metadata) > 16 or not all(isinstance(value, str) and len(value) <= 512 for value in metadata.values()):
+        raise RefusedError(
+            "invalid_value", "Invalid metadata: at most 16 texts of 512 characters.", "response.metadata"
+        )
 
 
 def _check_tool(tool: Mapping[str, Any], param: str) -> None:

@@ -19,6 +19,7 @@ from antiphon.testing.servers.openai_realtime_forms import (
     as_object,
     check_fields,
     check_id,
+    check_response,
     check_session,
     checked_item,
     decoded,
@@ -270,14 +271,15 @@ class RealtimeSession:
         return [self.event("conversation.item.truncated", **fields)]
 
     def _respond(self, event: Event) -> list[Event]:
-        as_object(event.get("response", {}), "response")
+        asked = as_object(event.get("response", {}), "response")
+        check_response(asked)
         if self.response is not None:
             raise RefusedError(
                 "conversation_already_has_active_response",
                 f"Conversation already has an active response in progress: {self.response['id']}. Wait until the response is "
                 "finished before creating a new one.",
             )
-        return self.begin()
+        return self.begin(asked.get("metadata"))
 
     def _cancel(self, event: Event) -> list[Event]:
         wanted = event.get("response_id")
@@ -341,8 +343,8 @@ class RealtimeSession:
             self.event(f"{kind}.completed", transcript=text, usage={"type": "duration", "seconds": 1}, **at),
         ]
 
-    def begin(self) -> list[Event]:
-        """A response begins."""
+    def begin(self, metadata: Event | None = None) -> list[Event]:
+        """A response begins; `metadata` is what the client gave it, where it asked for it."""
         self.response = {
             "object": "realtime.response",
             "id": self._id("resp"),
@@ -351,6 +353,7 @@ class RealtimeSession:
             "output": [],
             "output_modalities": self.config["output_modalities"],
             "usage": None,
+            "metadata": metadata,
         }
         self.answered.append(self.response["id"])
         limits = [
