@@ -104,7 +104,6 @@ STATE_WANTED = 15
 # Classes between the two, each with its reason.
 MUCH_STATE: dict[str, str] = {
     "agent.base.BaseAgent": "what users give an agent or look up in it, each by its own name",
-    "models.bedrock.converse.BedrockConfig": "a dict with types: each key is an option of the provider's under the name users know",
     "store.base.SessionSnapshot": "a row of the store is one value, and each column is a fact about it",
 }
 
