@@ -13,7 +13,8 @@ from antiphon.content import Messages, ToolSpec
 from antiphon.errors import AudioFormatError, InvalidInputError, ModelError, TransportError
 from antiphon.models.bidi import AudioConfig, ConnectionConfig
 from antiphon.models.google.live_access import LiveAccess, Secret
-from antiphon.models.google.live_codec import OUTPUT_RATE, GeminiLiveCodec
+from antiphon.models.google.live_codec import GeminiLiveCodec
+from antiphon.models.google.live_reading import OUTPUT_RATE
 from antiphon.models.google.live_setup import HISTORY_CHARS, LiveSettings, Scheduling, wire_params
 from antiphon.models.live import WiredModel
 from antiphon.transports.base import Transport

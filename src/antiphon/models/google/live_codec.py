@@ -8,14 +8,9 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
-from binascii import Error as Base64Error
-from binascii import a2b_base64
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, cast
-
-import msgspec
 
 from antiphon.content import (
     AudioDelta,
@@ -25,7 +20,6 @@ from antiphon.content import (
     TextBlock,
     ToolResultBlock,
     ToolSpec,
-    ToolUse,
     ToolUseBlock,
 )
 from antiphon.errors import (
@@ -40,19 +34,23 @@ from antiphon.events import (
     BidiConnectionStartEvent,
     BidiConnectionWarningEvent,
     BidiToolUseCancelEvent,
-    BidiUsageEvent,
     OutputEvent,
 )
 from antiphon.jsonable import clean_text
+from antiphon.models.google.live_calls import Calls, told_result
 from antiphon.models.google.live_errors import BACKEND, REFUSALS, by_words, failure, is_limit, told_failure
-from antiphon.models.google.live_setup import (
-    LiveSettings,
-    as_json,
-    camel_keys,
-    history_turns,
-    result_text,
-    setup_message,
+from antiphon.models.google.live_reading import (
+    bytes_at,
+    decoded,
+    object_at,
+    objects_at,
+    pcm_rate,
+    seconds,
+    speech_starts,
+    text_at,
+    usage_event,
 )
+from antiphon.models.google.live_setup import LiveSettings, history_turns, setup_message
 from antiphon.models.google.live_turns import Turns
 from antiphon.models.live import Codec
 from antiphon.transports.base import Frame
@@ -63,7 +61,6 @@ LATE_WORDS_S = 10.0
 """How long after an answer the words that it answers may come."""
 TAIL_S = 1.5
 """How long no more words of the user have come, while they are answered, when they are complete."""
-OUTPUT_RATE = 24000
 _NO_EVENT = frozenset({"groundingMetadata", "urlContextMetadata", "waitingForInput", "interactionStatus"})
 _CONTENT = frozenset(
     {
@@ -75,6 +72,20 @@ _CONTENT = frozenset(
         "outputTranscription",
         "turnComplete",
         "turnCompleteReason",
+    }
+)
+_KNOWN = frozenset(
+    {
+        "error",
+        "goAway",
+        "serverContent",
+        "sessionResumptionUpdate",
+        "setupComplete",
+        "toolCall",
+        "toolCallCancellation",
+        "usageMetadata",
+        "voiceActivity",
+        "voiceActivityDetectionSignal",
     }
 )
 _PLAIN_REASONS = frozenset({"", "TURN_COMPLETE_REASON_UNSPECIFIED", "NEED_MORE_INPUT"})
@@ -125,7 +136,7 @@ class GeminiLiveCodec(Codec):
         self._seed = turns
         self._session = _Session(manual=_is_manual(self._setup["setup"]), resumed=handle is not None)
         self._turns = Turns(prefix, settings.output_rate)
-        self._calls = _Calls()
+        self._calls = Calls()
         self._hidden = hidden
         self._audio_end = f'","mimeType":"audio/pcm;rate={settings.input_rate}"}}}}}}'
 
@@ -157,7 +168,7 @@ class GeminiLiveCodec(Codec):
                         continue
                     response = self._calls.response(block, self._settings)
                     if response is None:
-                        texts.append(_told_result(block, foreign.get(block.tool_use_id)))
+                        texts.append(told_result(block, foreign.get(block.tool_use_id)))
                     else:
                         responses.append(response)
         if responses:
@@ -225,7 +236,7 @@ class GeminiLiveCodec(Codec):
     # What comes in.
 
     def receive(self, frame: Frame, /) -> Sequence[OutputEvent]:
-        message = _decoded(frame)
+        message = decoded(frame)
         out: list[OutputEvent] = []
         turns = self._turns
         waited, tail = turns.waits_for_words, turns.tail
@@ -233,27 +244,27 @@ class GeminiLiveCodec(Codec):
             if key not in _KNOWN:
                 self._note(key)
         if "setupComplete" in message:
-            self._accepted(_object(message, "setupComplete"), out)
+            self._accepted(object_at(message, "setupComplete"), out)
         if "error" in message:
             told = told_failure(self._settings.model, message["error"])
             raise type(told)(self._hidden(str(told)))
-        if ("voiceActivity" in message or "voiceActivityDetectionSignal" in message) and _starts(message):
+        if ("voiceActivity" in message or "voiceActivityDetectionSignal" in message) and speech_starts(message):
             turns.speech_begins(out)
         if "serverContent" in message:
-            self._content(_object(message, "serverContent"), message, out)
+            self._content(object_at(message, "serverContent"), message, out)
         else:
             if "toolCall" in message:
                 self._tools(message, out)
             if "toolCallCancellation" in message:
                 self._taken_back(message, out)
         if "usageMetadata" in message:
-            out.append(_usage(_object(message, "usageMetadata")))
+            out.append(usage_event(object_at(message, "usageMetadata")))
         if "sessionResumptionUpdate" in message:
             turns.settle(out)
-            self._resumable(_object(message, "sessionResumptionUpdate"))
+            self._resumable(object_at(message, "sessionResumptionUpdate"))
         if "goAway" in message:
             self._session.warned = True
-            out.append(BidiConnectionWarningEvent(time_left_s=_seconds(_object(message, "goAway").get("timeLeft"))))
+            out.append(BidiConnectionWarningEvent(time_left_s=seconds(object_at(message, "goAway").get("timeLeft"))))
         if (waits := turns.waits_for_words) != waited:
             self.alarms["late words"] = LATE_WORDS_S if waits else None
         if turns.tail == tail and self._session.tail_over:
@@ -295,10 +306,10 @@ class GeminiLiveCodec(Codec):
         if not interrupted:
             self._understood(content, out)
         if "modelTurn" in content:
-            self._parts(_object(content, "modelTurn"), out)
+            self._parts(object_at(content, "modelTurn"), out)
         if "outputTranscription" in content:
-            said = _object(content, "outputTranscription")
-            if not turns.spoken_words(_text(said, "text"), out, finished=said.get("finished") is True):
+            said = object_at(content, "outputTranscription")
+            if not turns.spoken_words(text_at(said, "text"), out, finished=said.get("finished") is True):
                 self._note("outputTranscription of an answer that was cut")
         if "toolCall" in message:
             self._tools(message, out)
@@ -311,7 +322,7 @@ class GeminiLiveCodec(Codec):
         if content.get("generationComplete") is True:
             turns.generation_complete(out)
         if content.get("turnComplete") is True:
-            reason = _text(content, "turnCompleteReason")
+            reason = text_at(content, "turnCompleteReason")
             turns.turn_complete(
                 out,
                 more=content.get("interactionStatus") == "IN_PROGRESS",
@@ -320,30 +331,30 @@ class GeminiLiveCodec(Codec):
 
     def _understood(self, content: dict[str, Any], out: list[OutputEvent]) -> None:
         if "interimInputTranscription" in content:
-            words = _text(_object(content, "interimInputTranscription"), "text")
+            words = text_at(object_at(content, "interimInputTranscription"), "text")
             self._turns.user_words("", out, finished=False, partial=words)
         if "inputTranscription" in content:
-            said = _object(content, "inputTranscription")
-            self._turns.user_words(_text(said, "text"), out, finished=said.get("finished") is True)
+            said = object_at(content, "inputTranscription")
+            self._turns.user_words(text_at(said, "text"), out, finished=said.get("finished") is True)
 
     def _parts(self, turn: dict[str, Any], out: list[OutputEvent]) -> None:
-        for part in _objects(turn, "parts"):
+        for part in objects_at(turn, "parts"):
             if "inlineData" in part:
-                data = _object(part, "inlineData")
-                rate = _rate(_text(data, "mimeType"))
+                data = object_at(part, "inlineData")
+                rate = pcm_rate(text_at(data, "mimeType"))
                 if rate is None:
                     self._note(f"inlineData of {data.get('mimeType')!r}")
                 else:
-                    self._turns.sound(_bytes(data), rate, out)
+                    self._turns.sound(bytes_at(data), rate, out)
             elif "text" in part:
-                if text := _text(part, "text"):
+                if text := text_at(part, "text"):
                     self._turns.text(text, out, thought=part.get("thought") is True)
             else:
                 for key in part:
                     self._note(f"part.{key}")
 
     def _tools(self, message: dict[str, Any], out: list[OutputEvent]) -> None:
-        calls = _objects(_object(message, "toolCall"), "functionCalls")
+        calls = objects_at(object_at(message, "toolCall"), "functionCalls")
         if calls:
             answer = self._turns.begin(out)
             uses = self._calls.register(calls, answer.id)
@@ -352,7 +363,7 @@ class GeminiLiveCodec(Codec):
             self.current = False
 
     def _taken_back(self, message: dict[str, Any], out: list[OutputEvent]) -> None:
-        ids = _object(message, "toolCallCancellation").get("ids")
+        ids = object_at(message, "toolCallCancellation").get("ids")
         if not isinstance(ids, list):
             raise ModelProtocolError(f"a toolCallCancellation without a list of ids: {ids!r}")
         named = [str(key) for key in cast("list[object]", ids)]
@@ -403,217 +414,6 @@ class _Session:
         self.resumed = resumed
         self.warned = False
         self.tail_over = False
-
-
-class _Calls:
-    """The tool calls of one connection: their names, which their results must repeat, and those that were taken back."""
-
-    __slots__ = ("_cancelled", "_nameless", "_names")
-
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._nameless: set[str] = set()  # ids of ours, for calls that came without one
-        self._cancelled: set[str] = set()
-
-    def register(self, calls: Sequence[dict[str, Any]], answer_id: str) -> list[ToolUse]:
-        """Calls as they came, as the agent knows them."""
-        uses: list[ToolUse] = []
-        for number, call in enumerate(calls, 1):
-            given = call.get("id")
-            if isinstance(given, str) and given:
-                key = given
-            else:
-                key = f"{answer_id}-call-{number}"
-                self._nameless.add(key)
-            name = _text(call, "name")
-            self._names[key] = name
-            self._cancelled.discard(key)
-            uses.append({"toolUseId": key, "name": name, "input": _arguments(call.get("args"))})
-        return uses
-
-    def cancel(self, ids: Sequence[str]) -> None:
-        """The model takes these back."""
-        for key in ids:
-            self._names.pop(key, None)
-            self._cancelled.add(key)
-
-    def is_cancelled(self, key: str) -> bool:
-        """Whether the model took this call back, and must not be answered."""
-        return key in self._cancelled
-
-    def response(self, result: ToolResultBlock, settings: LiveSettings) -> dict[str, Any] | None:
-        """The result as the connection wants it; None if it does not know the call."""
-        name = self._names.pop(result.tool_use_id, None)
-        if name is None:
-            return None
-        response: dict[str, Any] = {"name": name, "response": _outcome(result)}
-        if result.tool_use_id not in self._nameless:
-            response["id"] = result.tool_use_id
-        parts = [
-            {
-                "inlineData": {
-                    "mimeType": f"image/{block['image']['format']}",
-                    "data": b64encode(block["image"]["source"]["bytes"]).decode(),
-                }
-            }
-            for block in result.content
-            if "image" in block and "bytes" in block["image"].get("source", {})
-        ]
-        if parts:
-            response["parts"] = parts
-        if settings.scheduling is not None and settings.does_not_block(name):
-            response["scheduling"] = settings.scheduling
-        return response
-
-
-def _outcome(result: ToolResultBlock) -> dict[str, Any]:
-    if result.status == "error":
-        return {"error": result_text(result.content)}
-    values = [
-        block["json"] if "json" in block else block["text"]
-        for block in result.content
-        if "json" in block or "text" in block
-    ]
-    return {"output": values[0] if len(values) == 1 else values or "done"}
-
-
-def _told_result(result: ToolResultBlock, call: ToolUseBlock | None) -> str:
-    """A result in words, for a connection that did not make the call."""
-    made = "" if call is None else f" of {call.name} with {as_json(call.input)}"
-    end = "failed" if result.status == "error" else "returned"
-    return f"[An earlier tool call{made} has {end}: {result_text(result.content)}]"
-
-
-# Reading JSON.
-
-_KNOWN = frozenset(
-    {
-        "error",
-        "goAway",
-        "serverContent",
-        "sessionResumptionUpdate",
-        "setupComplete",
-        "toolCall",
-        "toolCallCancellation",
-        "usageMetadata",
-        "voiceActivity",
-        "voiceActivityDetectionSignal",
-    }
-)
-
-
-def _decoded(frame: Frame) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(frame)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ModelProtocolError(f"Gemini Live sent a frame that is not JSON: {frame[:80]!r}") from error
-    if not isinstance(value, dict):
-        raise ModelProtocolError(f"Gemini Live sent JSON that is not an object: {frame[:80]!r}")
-    # Base64 has no underscore: sound is not copied.
-    snake = b"_" in frame if isinstance(frame, bytes) else "_" in frame
-    return cast("dict[str, Any]", camel_keys(value) if snake else value)
-
-
-def _object(holder: dict[str, Any], key: str) -> dict[str, Any]:
-    value = holder.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise ModelProtocolError(f"Gemini Live sent {key!r} that is not an object: {value!r}"[:300])
-    return cast("dict[str, Any]", value)
-
-
-def _objects(holder: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    value = holder.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in cast("list[object]", value)):
-        raise ModelProtocolError(f"Gemini Live sent {key!r} that is not a list of objects: {value!r}"[:300])
-    return cast("list[dict[str, Any]]", value)
-
-
-def _text(holder: dict[str, Any], key: str) -> str:
-    value = holder.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ModelProtocolError(f"Gemini Live sent {key!r} that is not a text: {value!r}"[:300])
-    return value
-
-
-def _bytes(data: dict[str, Any]) -> bytes:
-    try:
-        return a2b_base64(_text(data, "data"))
-    except (Base64Error, ValueError) as error:
-        raise ModelProtocolError("Gemini Live sent sound that is not base64") from error
-
-
-@lru_cache(maxsize=16)
-def _rate(mime: str) -> int | None:
-    """The rate of PCM, in Hz; None for what is no PCM.
-
-    >>> _rate("audio/pcm;rate=24000"), _rate("audio/pcm"), _rate("image/png")
-    (24000, 24000, None)
-    """
-    kind, _, rest = mime.partition(";")
-    if kind.strip().lower() not in {"audio/pcm", "audio/l16"}:
-        return None
-    rate = rest.partition("rate=")[2].partition(";")[0].strip()
-    return int(rate) if rate.isdecimal() and int(rate) > 0 else OUTPUT_RATE
-
-
-def _arguments(args: Any) -> Any:
-    """A call's arguments; those that were encoded twice are decoded."""
-    if args is None:
-        return {}
-    if isinstance(args, str):
-        try:
-            decoded = msgspec.json.decode(args)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return args
-        return cast("Any", decoded) if isinstance(decoded, dict) else args
-    return args
-
-
-def _seconds(value: Any) -> float:
-    """A duration of protobuf's JSON, such as `"50s"`.
-
-    >>> _seconds("50s"), _seconds("1.5s"), _seconds(None)
-    (50.0, 1.5, 0.0)
-    """
-    try:
-        return max(0.0, float(str(value).removesuffix("s")))
-    except ValueError:
-        return 0.0
-
-
-def _starts(message: dict[str, Any]) -> bool:
-    """Whether the service says that the user begins to speak."""
-    activity = _object(message, "voiceActivity").get("voiceActivityType")
-    signal = _object(message, "voiceActivityDetectionSignal").get("vadSignalType")
-    return activity == "ACTIVITY_START" or signal == "VAD_SIGNAL_TYPE_SOS"
-
-
-def _count(usage: dict[str, Any], *keys: str) -> int:
-    return sum(value for key in keys if isinstance(value := usage.get(key), int))
-
-
-def _usage(usage: dict[str, Any]) -> BidiUsageEvent:
-    read = _count(usage, "promptTokenCount", "toolUsePromptTokenCount")
-    made = _count(usage, "responseTokenCount", "thoughtsTokenCount")
-    spent = {"cached": _count(usage, "cachedContentTokenCount")} if "cachedContentTokenCount" in usage else {}
-    thought = {"thoughts": _count(usage, "thoughtsTokenCount")} if "thoughtsTokenCount" in usage else {}
-    return BidiUsageEvent(
-        input_tokens=read,
-        output_tokens=made,
-        total_tokens=_count(usage, "totalTokenCount") or read + made,
-        input_token_details=_by_kind(usage, "promptTokensDetails") | spent or None,
-        output_token_details=_by_kind(usage, "responseTokensDetails") | thought or None,
-    )
-
-
-def _by_kind(usage: dict[str, Any], key: str) -> dict[str, Any]:
-    return {_text(entry, "modality").lower(): _count(entry, "tokenCount") for entry in _objects(usage, key)}
 
 
 def _is_manual(setup: dict[str, Any]) -> bool:
