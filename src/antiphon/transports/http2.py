@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from antiphon.errors import InvalidInputError, MissingExtraError, TransportError
+from antiphon.iothread import run_in_worker
 from antiphon.transports.base import Frame
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class HTTP2Stream:
             raise InvalidInputError(f"url={url!r} is not an https address (http is for loopback only)")
         context = None
         if secure:
-            context = ssl.create_default_context() if tls is None else tls
+            # On another thread: it reads what the system trusts, which takes longer than sound may wait.
+            context = await run_in_worker(ssl.create_default_context) if tls is None else tls
             context.set_alpn_protocols(["h2"])
         try:
             async with asyncio.timeout(timeout_s):
@@ -395,8 +397,10 @@ class _Wire(asyncio.Protocol):
         match event:
             case events.ResponseReceived():
                 headers = {_text(name): _text(value) for name, value in event.headers}
-                self.status = int(headers.pop(":status", "0"))
-                self.headers = headers
+                status = headers.pop(":status", "")
+                self.status, self.headers = int(status) if status.isdecimal() else 0, headers
+                if not self.status:
+                    self._fail(TransportError(f"the answer has the status {status!r}", reason="no status"))
             case events.DataReceived():
                 self._held.append((event.data, event.flow_controlled_length))
             case events.StreamEnded():

@@ -140,7 +140,9 @@ def signed_headers(
     return sent, signature
 
 
-def event_signature(secret: str, scope: Scope, moment: datetime, *, before: str, payload: bytes) -> bytes:
+def event_signature(
+    secret: str, scope: Scope, moment: datetime, *, before: str, payload: bytes, key: bytes | None = None
+) -> bytes:
     """The signature of one message of a stream.
 
     Args:
@@ -149,6 +151,7 @@ def event_signature(secret: str, scope: Scope, moment: datetime, *, before: str,
         moment: The message's `:date`, of whole milliseconds.
         before: The signature before it, in hex: the request's, or that of the last message.
         payload: The message that is wrapped, or nothing, which ends the stream.
+        key: The key of the day, where it is at hand.
     """
     date = encode_headers({DATE: moment})
     text = "\n".join(
@@ -161,7 +164,7 @@ def event_signature(secret: str, scope: Scope, moment: datetime, *, before: str,
             _sha256(payload),
         ]
     )
-    return _hmac(scope.key(secret, moment), text)
+    return _hmac(scope.key(secret, moment) if key is None else key, text)
 
 
 class EventSigner:
@@ -177,6 +180,7 @@ class EventSigner:
         self._secret = credentials.secret_access_key
         self._scope = scope
         self._before = signature
+        self._key: tuple[str, bytes] = ("", b"")
 
     def sign(self, payload: bytes, moment: datetime) -> bytes:
         """A message, signed, as bytes for the wire.
@@ -186,7 +190,12 @@ class EventSigner:
             moment: The time, in UTC.
         """
         moment = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-        signature = event_signature(self._secret, self._scope, moment, before=self._before, payload=payload)
+        day = f"{moment:%Y%m%d}"
+        if self._key[0] != day:
+            self._key = day, self._scope.key(self._secret, moment)
+        signature = event_signature(
+            self._secret, self._scope, moment, before=self._before, payload=payload, key=self._key[1]
+        )
         self._before = signature.hex()
         return encode_message({DATE: moment, SIGNATURE: signature}, payload)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from base64 import b64decode, b64encode
+from base64 import b64encode
+from binascii import a2b_base64
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
@@ -26,6 +27,7 @@ from antiphon.errors import (
     TransportError,
 )
 from antiphon.events import OutputEvent
+from antiphon.jsonable import clean_text
 from antiphon.models.bedrock.failures import refusal
 from antiphon.models.bedrock.nova_opening import LONGEST_MESSAGE, Opening, result_json, spoken_result
 from antiphon.models.bedrock.nova_output import Output
@@ -187,7 +189,7 @@ class NovaSonicCodec(Codec):
         names = {"promptName": self._prompt, "contentName": self._block()}
         start = {"type": "TEXT", "interactive": interactive, "role": role, "textInputConfiguration": _PLAIN}
         self._emit({"contentStart": {**names, **start}})
-        self._emit({"textInput": {**names, "content": text}})
+        self._emit({"textInput": {**names, "content": clean_text(text)}})
         self._emit({"contentEnd": names})
 
     def _typed(self, text: str) -> None:
@@ -316,7 +318,7 @@ def _body(payload: bytes) -> dict[str, Any]:
         ModelProtocolError: If it is not that.
     """
     try:
-        event: Any = json.loads(b64decode(json.loads(payload)["bytes"], validate=True))["event"]
+        event: Any = json.loads(a2b_base64(json.loads(payload)["bytes"], strict_mode=True))["event"]
         if isinstance(event, dict):
             return cast("dict[str, Any]", event)
     except (ValueError, KeyError, TypeError) as error:

@@ -119,7 +119,11 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
     schema = spec["inputSchema"].get("json", {})
     text = schema if isinstance(schema, str) else json.dumps(schema)
     return {
-        "toolSpec": {"name": spec["name"], "description": spec["description"], "inputSchema": {"json": text}},
+        "toolSpec": {
+            "name": spec["name"],
+            "description": spec["description"] or spec["name"],
+            "inputSchema": {"json": text},
+        },
     }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import binascii
 import json
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -219,7 +218,7 @@ class Output:
             self._unknown["audioOutput without contentStart"] += 1
             return ()
         try:
-            pcm = b64decode(fields["content"], validate=True)
+            pcm = binascii.a2b_base64(fields["content"], strict_mode=True)
         except binascii.Error as error:
             raise ModelProtocolError(f"sound of Nova Sonic is not base64: {error}") from error
         block.answer.sounded = True

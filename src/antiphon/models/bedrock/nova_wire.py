@@ -14,7 +14,7 @@ from antiphon.transports.base import Frame
 from antiphon.transports.http2 import HTTP2Stream
 from antiphon.transports.sigv4 import EventSigner
 
-_GOODBYE_S = 1.0
+_GOODBYE_S = 0.5
 """How long the other side may take to end the session when it was asked to, by the clock on the wall."""
 
 
