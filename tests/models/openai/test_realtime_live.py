@@ -503,6 +503,21 @@ async def test_a_model_is_used_without_an_agent(server):
     assert server.complaints() == []
 
 
+async def test_whoever_starts_a_model_that_is_in_use_takes_it_over_and_the_other_is_told(server, clock):
+    model = make(server, clock=clock)
+    server.say("Here I am.")
+    async with (
+        Talk(BidiAgent(model, clock=clock), clock) as first,
+        Talk(BidiAgent(model, clock=clock), clock) as second,
+    ):
+        await first.until(lambda: first.error is not None, "the end")
+        await second.agent.send("Are you there?")
+        await second.answers(1)
+        await second.listen(2)
+    assert isinstance(first.error, ConnectionEndedError)
+    assert texts(second.agent)[-1] == "a: Here I am."
+
+
 async def test_what_this_provider_does_not_do_the_server_says(server):
     with pytest.raises(NotSupportedError):
         server.go_away(10)
