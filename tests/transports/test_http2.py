@@ -389,3 +389,19 @@ async def test_a_client_that_leaves_says_goodbye():
         await stream.close()
         await one.until(lambda: any(type(event).__name__ == "ConnectionTerminated" for event in one.seen))
         assert not any(isinstance(event, StreamReset) for event in one.seen)
+
+
+async def test_a_wire_to_a_server_that_takes_nothing_any_more_closes_within_a_bound():
+    def on(one: Peer, event: object) -> None:
+        accept(one, event)
+
+    async with peer(on) as one:
+        one.acknowledge = False
+        stream = await HTTP2Stream.open(one.url)
+        await stream.accepted()
+        sending = asyncio.create_task(stream.send([b"x" * 500_000]))
+        await one.until(lambda: len(one.body) == 65535)
+        async with asyncio.timeout(5):
+            await stream.close()
+        with pytest.raises(TransportError):
+            await sending

@@ -223,6 +223,15 @@ def test_silence_is_sent_when_nobody_sends_sound():
     assert codec.alarms.pop("silence") == 0.2
 
 
+def test_silence_is_not_heaped_up_where_the_network_takes_nothing():
+    codec = NovaSonicCodec(Opening(model_id="m"), "p", silence_s=1.0)
+    codec.open()
+    codec.outbox.clear()
+    for _ in range(100):
+        codec.ring("silence")
+    assert len(codec.outbox) < 40
+
+
 def test_typed_text_is_one_interactive_block():
     codec = opened()
     codec.send(BidiMessage([TextBlock("one"), TextBlock("two")]))
@@ -619,3 +628,12 @@ def test_a_late_mark_of_a_barge_in_does_not_cut_the_answer_to_it():
     assert take(codec, text("m", "ASSISTANT", "FINAL", MARK)) == []
     events = take(codec, sound("a2", b"\0\0", None), text("m2", "ASSISTANT", "FINAL", MARK))
     assert BidiBargeInEvent(response_id="c-2") in events
+
+
+def test_an_answer_whose_sound_never_ended_the_turn_ends_with_its_last_words():
+    codec = opened()
+    take(codec, START, text("s", "ASSISTANT", "SPECULATIVE", "Noon."), sound("a", b"\0\0"))
+    assert take(codec, text("f", "ASSISTANT", "FINAL", "Noon.", "END_TURN")) == [
+        BidiTranscriptStopEvent(content_id="c-1"),
+        BidiResponseStopEvent(response_id="c-1"),
+    ]

@@ -39,6 +39,7 @@ LONGEST_PIECE_MS = 100.0
 """Sound that is sent in one event; the model wants it in small pieces."""
 LATE_RESULT_S = 30.0
 """How long a result that can only be told in words waits for the model to have finished speaking."""
+_WAITING = 16
 _SILENCE, _LATE, _FAILURE = "silence", "late", "failure"
 _TIME_IS_UP = ("InternalErrorCode=531", "System instability detected", "Timed out waiting")
 _NOT_FATAL = "Tool Response parsing error"
@@ -140,7 +141,7 @@ class NovaSonicCodec(Codec):
         if name == _LATE:
             self._tell_late()
         elif self._silence_s is not None:
-            if not self._spoken_to:
+            if not self._spoken_to and len(self.outbox) < _WAITING:  # else the network takes nothing now
                 self._pcm(silence(self._silence_s * 1000, self._opening.input_rate))
             self._spoken_to = False
             self.alarms[_SILENCE] = self._silence_s

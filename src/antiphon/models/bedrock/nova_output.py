@@ -253,7 +253,7 @@ class Output:
         elif block.type == "TEXT" and block.stage == "SPECULATIVE":
             events += self._planned(block.text)
         elif block.type == "TEXT" and block.text:
-            return self._was_said(block.text, last=stopped == "INTERRUPTED")
+            return self._was_said(block.text, stopped)
         if stopped == "INTERRUPTED" and block.type == "AUDIO":
             events += self._interrupted(block.answer)
         return events
@@ -278,8 +278,9 @@ class Output:
             events.append(BidiTranscriptStartEvent(content_id=answer.id))
         return [*events, BidiTranscriptDeltaEvent(delta=delta, content_id=answer.id)]
 
-    def _was_said(self, text: str, *, last: bool) -> list[OutputEvent]:
+    def _was_said(self, text: str, stopped: str) -> list[OutputEvent]:
         """The model tells a sentence as it was said."""
+        last = stopped == "INTERRUPTED"
         open_ones = [answer for answer in self._answers if not answer.accounted]
         answer = next((answer for answer in open_ones if answer.expects(text)), open_ones[-1] if open_ones else None)
         if answer is None:
@@ -287,6 +288,8 @@ class Output:
             return self._interrupted(self._answers[-1]) if last and self._answers else []
         events = self._interrupted(answer) if last else []
         answer.said.append(text)
+        if stopped == "END_TURN" and answer.told and not any(b.answer is answer for b in self._blocks.values()):
+            return [*events, *self._finish(answer), *_account(answer)]
         return [*events, *(_account(answer) if answer.over and (answer.told or last) else [])]
 
     def _marked(self) -> list[OutputEvent]:
