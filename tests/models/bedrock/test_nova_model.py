@@ -32,6 +32,7 @@ from antiphon.events import (
     BidiConnectionRestartEvent,
     BidiConnectionStartEvent,
     BidiResponseStopEvent,
+    BidiUsageEvent,
 )
 from antiphon.models import BedrockNovaSonicModel
 from antiphon.testing import VirtualClock
@@ -511,3 +512,45 @@ def test_a_configuration_is_changed_as_a_whole_or_not_at_all():
         "voice": "tiffany",
     }
     assert model.get_connection_config() == {"restart_after_s": 420.0, "auto_restart": True}
+
+
+# --- the script of the server ---
+
+
+async def test_an_answer_that_was_held_goes_on_when_it_is_released(server, clock):
+    server.refuse_resume().usage(input_tokens=3, output_tokens=4)
+    server.say_and_hold("One two. Three four.", seconds=2, after=1.5).release()
+    async with talk_with(server, clock) as talk:
+        await talk.agent.send("count")
+        await talk.answers(1)
+        await talk.listen(3)
+    assert seconds_of(talk.events) == pytest.approx(2, abs=0.001)
+    assert texts(talk.agent) == ["u: count", "a: One two. Three four."]
+    assert talk.of(BidiUsageEvent)[0].input_tokens == 3
+    assert server.done
+
+
+async def test_an_event_of_ones_own_is_sent_as_it_stands(server, clock):
+    server.event("contentStart", {"type": "TEXT"})
+    async with talk_with(server, clock) as talk:
+        await talk.until(lambda: talk.error is not None, "the end")
+    assert isinstance(talk.error, ModelProtocolError)
+
+
+async def test_a_talk_goes_on_while_the_loudspeaker_is_asked_for_by_the_user_again_and_again(server, clock):
+    async with talk_with(server, clock) as talk:
+        for number in range(4):
+            before = seconds_of(talk.events)
+            server.say_and_hold("la " * 30, seconds=3, after=1).barge_in(f"stop {number}", signals=("marker", "audio"))
+            await talk.agent.send(f"sing {number}")
+            await talk.until(lambda before=before: seconds_of(talk.events) >= before + 0.99, "the song")
+            await talk.listen(0.5)
+            await talk.speak()
+            await talk.until(lambda number=number: len(talk.of(BidiBargeInEvent)) == number + 1, "the barge-in")
+            server.say("All right.", seconds=0.2)
+            await talk.until(lambda before=before: seconds_of(talk.events) > before + 1.19, "an answer")
+            await talk.listen(2)
+    said = texts(talk.agent)
+    assert [text for text in said if text.startswith("u: stop")] == [f"u: stop {number}" for number in range(4)]
+    assert said.count("a: All right.") == 4
+    assert server.complaints() == []
