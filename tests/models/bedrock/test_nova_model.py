@@ -441,6 +441,28 @@ async def test_a_network_that_is_down_is_told():
         ).start()
 
 
+async def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up():
+    silent = asyncio.Event()
+
+    async def say_nothing(reader, writer):
+        await reader.read()
+        silent.set()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as listener:
+        url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        model = BedrockNovaSonicModel(
+            credentials={"access_key_id": "a", "secret_access_key": "b"},
+            endpoint_url=url,
+            environ={},
+            clock=VirtualClock(settle=0.005),
+            silence_s=None,
+        )
+        with pytest.raises(ModelConnectionError, match="did not accept the session within"):
+            await model.start()
+        await silent.wait()
+
+
 async def test_a_certificate_that_nobody_vouches_for_is_refused():
     async with NovaSonicServer(tls=LoopbackAuthority().server_context("h2")) as server:
         with pytest.raises(ModelConnectionError, match="certificate"):

@@ -248,15 +248,16 @@ class BedrockNovaSonicModel(WiredModel[NovaSonicCodec]):
         link.early.append(BidiConnectionStartEvent(connection_id=request_id, model=self.model_id))
 
     async def _refusal(self, link: Link[NovaSonicCodec]) -> Exception | None:
-        """Why the service does not take the session; None: it does, or has not said yet."""
+        """Why the service does not take the session; None: it does, or has not said yet, but is there."""
         if not isinstance(link.wire, SignedStream):
             return None
         try:
-            await within(self._clock, ACCEPT_S, link.wire.accepted())
+            try:
+                await within(self._clock, ACCEPT_S, link.wire.accepted())
+            except TimeoutError:
+                await link.wire.ping()
         except TransportError as error:
             return link.codec.explain(error)
-        except TimeoutError:
-            return None
         return None
 
     def _note_expiry(self, credentials: Credentials) -> None:

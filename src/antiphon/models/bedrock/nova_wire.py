@@ -43,6 +43,14 @@ class SignedStream:
         except TransportError as error:
             raise self._worded(error) from error
 
+    async def ping(self) -> None:
+        """Return when the other side shows that it is there.
+
+        Raises:
+            TransportError: If the wire fails.
+        """
+        await self._stream.ping()
+
     async def send(self, frames: Sequence[Frame], /) -> None:
         # Signed and queued without a pause in between: each signature holds the one before.
         signed = [self._sign(frame.encode() if isinstance(frame, str) else frame) for frame in frames]
