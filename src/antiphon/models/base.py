@@ -93,3 +93,13 @@ class Model(ABC):
 def strip_metadata(messages: Messages) -> Messages:
     """The messages as providers may see them: roles and content only. Content is shared, not copied."""
     return [Message(role=message["role"], content=message["content"]) for message in messages]
+
+
+def without_reasoning(messages: Messages) -> Messages:
+    """The messages without what was thought, for a provider that cannot read it; those with nothing else are left out."""
+    kept: Messages = []
+    for message in messages:
+        content = [block for block in message["content"] if "reasoningContent" not in block]
+        if content or not message["content"]:
+            kept.append(Message(role=message["role"], content=content))
+    return kept

@@ -145,6 +145,33 @@ RULES = {
         },
         "document file name can only contain",
     ),
+    "one name for two documents": (
+        {
+            "messages": [
+                user(
+                    {"text": "a"},
+                    {"document": {"name": "one", "format": "txt", "source": {"bytes": b"a"}}},
+                    {"document": {"name": "One", "format": "txt", "source": {"bytes": b"b"}}},
+                )
+            ]
+        },
+        "duplicate document names",
+    ),
+    "calls without the thought": (
+        {
+            "messages": [
+                user({"text": "a"}),
+                {
+                    "role": "assistant",
+                    "content": [{"text": "b"}, {"toolUse": {"toolUseId": "c", "name": "d", "input": {}}}],
+                },
+                user({"toolResult": {"toolUseId": "c", "content": [{"text": "e"}]}}),
+            ],
+            "toolConfig": {"tools": [{"toolSpec": {"name": "d", "inputSchema": {"json": {"type": "object"}}}}]},
+            "additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+        },
+        "must start with a thinking block",
+    ),
     "temperature": ({"messages": START, "inferenceConfig": {"temperature": 2.0}}, "less than or equal to 1"),
     "max tokens": ({"messages": START, "inferenceConfig": {"maxTokens": 0}}, "greater than or equal to 1"),
     "system": ({"messages": START, "system": [{"text": " "}]}, "SystemContentBlock"),

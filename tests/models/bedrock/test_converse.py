@@ -138,6 +138,34 @@ async def test_a_result_without_content_is_told_as_such_and_its_status_only_to_m
             assert ("status" in told) is has_status
 
 
+async def test_documents_get_names_that_bedrock_takes_each_once(server):
+    def document(**more):
+        return {"document": {"format": "txt", "source": {"bytes": b"words"}, **more}}
+
+    inner = {"toolResult": {"toolUseId": "a", "status": "success", "content": [document(name="Plan")]}}
+    history = [
+        user("read", document(name="plan"), document(name="  my_plan.final  (2).txt"), document(), document(name="")),
+        assistant({"toolUse": {"toolUseId": "a", "name": "weather", "input": {}}}),
+        {"role": "user", "content": [inner, document(name="x" * 300), document(name="x" * 300)]},
+    ]
+    server.say("yes")
+    await ask(model_for(server), history, tools=[WEATHER])
+    first, _, last = asked(server)["messages"]
+    names = [block["document"]["name"] for block in first["content"] if "document" in block]
+    assert names == ["plan", "my-plan-final (2)-txt", "document", "document-2"]
+    assert last["content"][0]["toolResult"]["content"][0]["document"]["name"] == "Plan-2"
+    assert [len(block["document"]["name"]) for block in last["content"][1:]] == [200, 194]
+
+
+async def test_thoughts_of_which_nothing_came_are_not_sent(server):
+    server.say("once", reasoning="so")
+    told = await ask(model_for(server), [user("x")])
+    [thought] = [block for block in told.content if "reasoningContent" in block]
+    server.say("yes")
+    await ask(model_for(server), [user("x"), assistant(thought), user("y")])
+    assert asked(server)["messages"] == [user("x", "y")]
+
+
 async def test_pictures_and_documents_arrive_as_bytes_and_places_in_s3_by_their_name(server):
     server.say("nice")
     await ask(

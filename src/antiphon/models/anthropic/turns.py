@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.content import Messages, SystemContentBlock, ToolSpec
-from antiphon.errors import InvalidInputError, InvalidTypeError, ModelError
+from antiphon.errors import InvalidInputError, InvalidTypeError, ModelError, ModelRequestError
 from antiphon.models.anthropic.answer import MessageReader
 from antiphon.models.anthropic.request import OWN, messages_request
 from antiphon.models.anthropic.service import AnthropicService
-from antiphon.models.base import Model, StreamEvent
+from antiphon.models.base import Model, StreamEvent, without_reasoning
 from antiphon.models.endpoint import ApiKey
 from antiphon.models.retrying import Retries, with_retries
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
+_log = logging.getLogger(__name__)
+
+_UNREADABLE = re.compile(r"`?(signature|data)`? in `?(redacted_)?thinking`? block", re.IGNORECASE)
 _MOST_PAUSES = 16
 """How often one answer may pause: a turn with tools that run at Anthropic is cut into pieces of some ten steps."""
 
@@ -100,9 +106,34 @@ class AnthropicModel(Model):
         model_state: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[StreamEvent, None]:
-        request = messages_request(messages, tool_specs, system_prompt, **self._config)
-        answer = with_retries(lambda: self._ask(request), retries=self._retries, clock=self._clock)
+        config = self._config
+
+        def without_thoughts() -> dict[str, Any]:
+            return messages_request(without_reasoning(messages), tool_specs, system_prompt, **config)
+
+        request = messages_request(messages, tool_specs, system_prompt, **config)
+        ask = partial(self._ask_readable, request, without_thoughts)
+        answer = with_retries(ask, retries=self._retries, clock=self._clock)
         async with aclosing(answer) as events:
+            async for event in events:
+                yield event
+
+    async def _ask_readable(
+        self, request: dict[str, Any], without_thoughts: Callable[[], dict[str, Any]]
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Ask; once more without the thoughts of the history, where the API cannot read them: they were another model's."""
+        begun = False
+        try:
+            async with aclosing(self._ask(request)) as events:
+                async for event in events:
+                    begun = True
+                    yield event
+            return
+        except ModelRequestError as error:
+            if begun or not _UNREADABLE.search(str(error)) or (bare := without_thoughts()) == request:
+                raise
+        _log.warning("Claude cannot read the thoughts in this history: the conversation is sent without them")
+        async with aclosing(self._ask(bare)) as events:
             async for event in events:
                 yield event
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import logging
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, closing
 from copy import deepcopy
 from functools import partial
@@ -18,9 +20,10 @@ from antiphon.errors import (
     InvalidTypeError,
     ModelConnectionError,
     ModelProtocolError,
+    ModelRequestError,
 )
 from antiphon.jsonable import encode_json
-from antiphon.models.base import Model, StreamEvent
+from antiphon.models.base import Model, StreamEvent, without_reasoning
 from antiphon.models.bedrock.access import Access, CredentialSource
 from antiphon.models.bedrock.config import BedrockConfig
 from antiphon.models.bedrock.failures import translate
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL_ID = "global.anthropic.claude-sonnet-4-5-20250929-v1:0"
 
+_log = logging.getLogger(__name__)
+
+_UNREADABLE = re.compile(r"signature|reasoning.?content|`?(redacted_)?thinking`? block", re.IGNORECASE)
 _BROKEN_OUTPUT = ("malformed_model_output", "malformed_tool_use")
 
 
@@ -120,10 +126,34 @@ class BedrockModel(Model):
         **kwargs: Any,
     ) -> AsyncIterator[StreamEvent]:
         config = self.get_config()
+
+        def without_thoughts() -> dict[str, Any]:
+            return converse_request(config, without_reasoning(messages), tool_specs, system_prompt)
+
         request = converse_request(config, messages, tool_specs, system_prompt)
-        answers = with_retries(partial(self._ask, config, request), retries=self._retries, clock=self._clock)
+        ask = partial(self._ask_readable, config, request, without_thoughts)
+        answers = with_retries(ask, retries=self._retries, clock=self._clock)
         async with aclosing(answers):
             async for event in answers:
+                yield event
+
+    async def _ask_readable(
+        self, config: dict[str, Any], request: dict[str, Any], without_thoughts: Callable[[], dict[str, Any]]
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Ask; once more without the reasoning of the history, where the model cannot read it: it was another model's."""
+        begun = False
+        try:
+            async with aclosing(self._ask(config, request)) as events:
+                async for event in events:
+                    begun = True
+                    yield event
+            return
+        except ModelRequestError as error:
+            if begun or not _UNREADABLE.search(str(error)) or (bare := without_thoughts()) == request:
+                raise
+        _log.warning("model %r cannot read the reasoning in this history, and gets it without", config["model_id"])
+        async with aclosing(self._ask(config, bare)) as events:
+            async for event in events:
                 yield event
 
     async def _ask(self, config: dict[str, Any], request: dict[str, Any]) -> AsyncGenerator[StreamEvent, None]:

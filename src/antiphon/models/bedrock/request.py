@@ -15,6 +15,9 @@ from antiphon.content import ContentBlock, Messages, SystemContentBlock, ToolSpe
 from antiphon.jsonable import encode_json
 
 _ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+_SIGNATURE = re.compile(r"[A-Za-z0-9+/_=-]+")
+_IN_NO_NAME = re.compile(r"[^a-zA-Z0-9\s()\[\]-]")
+_LONGEST_NAME = 200
 _BLANK = "[blank text]"
 _BEGINNING = "[the conversation begins]"
 _NO_OUTPUT = "[no output]"
@@ -56,6 +59,11 @@ def converse_request(
         additionalModelRequestFields="additional_request_fields",
         additionalModelResponseFieldPaths="additional_response_field_paths",
     )
+    fields: Mapping[str, Any] = config.get("additional_request_fields") or {}
+    thinking: Mapping[str, Any] = fields.get("thinking") or {}
+    if thinking.get("type") == "enabled" and _calls_without_thought(request["messages"]):
+        # Half a turn of another model's: Claude would want to see its own thoughts before the calls.
+        request["additionalModelRequestFields"] = {**fields, "thinking": {"type": "disabled"}}
     if config.get("service_tier"):
         request["serviceTier"] = {"type": config["service_tier"]}
     return {**request, **(config.get("additional_args") or {})}
@@ -114,10 +122,15 @@ def _tools(config: Mapping[str, Any], specs: list[ToolSpec] | None, messages: Me
 def _messages(messages: Messages, *, with_status: bool) -> list[dict[str, Any]]:
     """The messages, with roles that alternate from a user's on: that is what Bedrock takes."""
     out: list[dict[str, Any]] = []
+    names: set[str] = set()
     for message in messages:
         content = [
-            block for given in message["content"] if (block := _block(given, with_status=with_status)) is not None
+            block
+            for given in message["content"]
+            if (block := _block(given, names, with_status=with_status)) is not None
         ]
+        if message["role"] == "assistant" and content and all("reasoningContent" in block for block in content):
+            continue  # nothing came of the thoughts; newer models refuse such a message
         if not out and message["role"] == "assistant":
             out.append({"role": "user", "content": [{"text": _BEGINNING}]})
         if out and out[-1]["role"] == message["role"]:
@@ -132,8 +145,21 @@ def _messages(messages: Messages, *, with_status: bool) -> list[dict[str, Any]]:
     return out
 
 
-def _block(block: ContentBlock, *, with_status: bool) -> dict[str, Any] | None:
-    """A block as Bedrock takes it; None for one that it would refuse and nobody misses."""
+def _calls_without_thought(messages: list[dict[str, Any]]) -> bool:
+    if len(messages) < 2:
+        return False
+    content: list[dict[str, Any]] = messages[-2]["content"]
+    return any("toolUse" in block for block in content) and "reasoningContent" not in content[0]
+
+
+def _block(block: ContentBlock, names: set[str], *, with_status: bool) -> dict[str, Any] | None:
+    """A block as Bedrock takes it; None for one that it would refuse and nobody misses.
+
+    Args:
+        block: The block.
+        names: The names of the documents before it; its own are added.
+        with_status: Whether a tool's result tells its status.
+    """
     if "text" in block:
         return {"text": block["text"]} if block["text"].strip() else None
     if "toolUse" in block:
@@ -148,7 +174,7 @@ def _block(block: ContentBlock, *, with_status: bool) -> dict[str, Any] | None:
         }
     if "toolResult" in block:
         result = block["toolResult"]
-        content = [found for part in result["content"] if (found := _result_part(part)) is not None]
+        content = [found for part in result["content"] if (found := _result_part(part, names)) is not None]
         out: dict[str, Any] = {
             "toolUseId": _id(result["toolUseId"]),
             "content": content or [{"text": _NO_OUTPUT}],
@@ -161,15 +187,16 @@ def _block(block: ContentBlock, *, with_status: bool) -> dict[str, Any] | None:
         if "redactedContent" in reasoning:
             return {"reasoningContent": {"redactedContent": reasoning["redactedContent"]}}
         text = reasoning.get("reasoningText", {})
-        # Unsigned reasoning is another provider's: the models that read reasoning back check the signature.
-        return {"reasoningContent": {"reasoningText": dict(text)}} if text.get("signature") else None
+        # Reasoning with no signature, or with a marked one, is another provider's; a thought without words is refused.
+        is_ours = text.get("text") and _SIGNATURE.fullmatch(str(text.get("signature") or ""))
+        return {"reasoningContent": {"reasoningText": dict(text)}} if is_ours else None
     for kind in ("image", "document", "video"):
         if kind in block:
-            return {kind: _media(cast("dict[str, Any]", block)[kind])}
+            return {kind: _media(kind, cast("dict[str, Any]", block)[kind], names)}
     return dict(block)
 
 
-def _result_part(part: dict[str, Any]) -> dict[str, Any] | None:
+def _result_part(part: dict[str, Any], names: set[str]) -> dict[str, Any] | None:
     if "text" in part:
         return {"text": part["text"]} if str(part["text"]).strip() else None
     if "json" in part:
@@ -177,18 +204,34 @@ def _result_part(part: dict[str, Any]) -> dict[str, Any] | None:
         return {"json": value} if isinstance(value, dict) else {"text": encode_json(value).decode()}
     for kind in ("image", "document", "video"):
         if kind in part:
-            return {kind: _media(part[kind])}
+            return {kind: _media(kind, part[kind], names)}
     return dict(part)
 
 
-def _media(media: Mapping[str, Any]) -> dict[str, Any]:
-    """Bytes go as they are; a `location` of type `s3` becomes what Bedrock calls `s3Location`."""
+def _media(kind: str, media: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    """Bytes go as they are; a `location` of type `s3` becomes what Bedrock calls `s3Location`.
+
+    Documents get names that Bedrock takes: of few characters, and each once in a conversation.
+    """
     source = dict(media["source"])
     location = source.pop("location", None)
     if isinstance(location, Mapping):
         place = cast("Mapping[str, Any]", location)
         source["s3Location"] = {name: place[name] for name in ("uri", "bucketOwner") if name in place}
+    if kind == "document":
+        return {**media, "name": _free_name(str(media.get("name") or ""), names), "source": source}
     return {**media, "source": source}
+
+
+def _free_name(given: str, names: set[str]) -> str:
+    """A document's own name, as far as it is one for Bedrock and nothing before has it."""
+    legal = " ".join(_IN_NO_NAME.sub("-", given).split())[:_LONGEST_NAME].strip() or "document"
+    free, number = legal, 1
+    while free.lower() in names:
+        number += 1
+        free = f"{legal[: _LONGEST_NAME - 8]}-{number}"
+    names.add(free.lower())
+    return free
 
 
 def _id(tool_use_id: str) -> str:

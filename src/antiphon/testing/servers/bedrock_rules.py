@@ -82,6 +82,8 @@ def check_request(
     for index, message in enumerate(messages):
         _check_content(index, message, model_id=model_id, signatures=signatures)
     _check_pairs(messages)
+    _check_documents(messages)
+    _check_thinking(body, messages)
     if "toolConfig" not in body and any(kind in {"toolUse", "toolResult"} for _, kind, _ in _blocks(messages)):
         raise Refused("The toolConfig field must be defined when using toolUse and toolResult content blocks.")
     if (guard := body.get("guardrailConfig")) is not None and (
@@ -269,3 +271,29 @@ def _check_pairs(messages: list[dict[str, Any]]) -> None:
                 "previous turn."
             )
         called = uses
+
+
+def _check_documents(messages: list[dict[str, Any]]) -> None:
+    """Names are of the whole conversation."""
+    names: list[str] = []
+    for _, kind, block in _blocks(messages):
+        inner = [block] if kind == "document" else block[kind].get("content", []) if kind == "toolResult" else []
+        names += [part["document"].get("name", "").lower() for part in inner if "document" in part]
+    if len(set(names)) != len(names):
+        raise Refused("Messages can't contain duplicate document names. Rename the document and retry your request.")
+
+
+def _check_thinking(body: Mapping[str, Any], messages: list[dict[str, Any]]) -> None:
+    """Claude, thinking, wants its thoughts before the calls that it is told the results of."""
+    fields: Mapping[str, Any] = body.get("additionalModelRequestFields") or {}
+    thinking: Mapping[str, Any] = fields.get("thinking") or {}
+    if thinking.get("type") != "enabled" or len(messages) < 2:
+        return
+    content = messages[-2]["content"]
+    if any("toolUse" in block for block in content) and "reasoningContent" not in content[0]:
+        found = "tool_use" if "toolUse" in content[0] else "text"
+        raise Refused(
+            f"The model returned the following errors: messages.{len(messages) - 2}.content.0.type: Expected `thinking` or "
+            f"`redacted_thinking`, but found `{found}`. When `thinking` is enabled, a final `assistant` message must start "
+            "with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)."
+        )
