@@ -292,7 +292,7 @@ class RealtimeSession:
     @property
     def speaks(self) -> bool:
         """Whether answers are spoken."""
-        return self.config["output_modalities"] == ["audio"]
+        return bool(self.config["output_modalities"] == ["audio"])
 
     @property
     def detection(self) -> Mapping[str, Any]:
