@@ -65,7 +65,12 @@ def test_every_command_works_over_every_store(kind, make_url, tmp_path, capsys):
     assert run("sessions redact", "ann", "-t", "Ann", "--yes")["replaced"] > 0
     assert run("sessions delete", "bob", "--yes")["deleted"] == ["bob"]
     assert run("sessions import", str(file))["sessions"] == ["bob"]
-    assert run("store check") == {"sessions": 2, "snapshots": 5, "damaged": []}
+    assert run("store check") == {
+        "sessions": 2,
+        "snapshots": 5,
+        "damaged": [],
+        "erasure_pending": False,
+    }
     pruned = run("sessions prune", "ann", "--keep", "1", "--yes")["pruned"][0]["snapshot_ids"]
     assert second in pruned
     dead, alive = (

@@ -4,9 +4,10 @@ import json
 import os
 import pty
 import re
+import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
@@ -154,6 +155,7 @@ def test_a_branch_is_a_session_of_its_own(ids, capsys):
     row = as_json(capsys, "sessions", "branch", first, "--to", "bob")
     assert (row["session_id"], row["parent_id"]) == ("bob", first)
     assert main(["sessions", "branch", first, "--to", "bob"]) == 4
+    assert "session 'bob' is there already" in capsys.readouterr().err
     assert main(["sessions", "branch", first]) == 0
     assert len(capsys.readouterr().out.split()) == 1
 
@@ -168,6 +170,13 @@ def test_what_one_store_exports_another_imports(place, tmp_path, capsys):
     before, after = (as_json(capsys, "sessions", "tree", ANN, *more) for more in ((), ("--store", other)))
     assert before == after
     capsys.readouterr()
+
+
+def test_who_imports_a_file_that_is_not_there_makes_no_store(tmp_path, capsys):
+    place = tmp_path / "new.db"
+    assert main(["sessions", "import", str(tmp_path / "nothing.jsonl"), "--store", f"sqlite:{place}"]) == 1
+    assert "nothing.jsonl" in capsys.readouterr().err
+    assert not place.exists()
 
 
 def test_an_export_goes_through_a_pipe(ids, tmp_path):
@@ -282,6 +291,23 @@ async def test_a_check_names_the_damaged_session_of_a_folder(tmp_path):
     shown = command("store", "check", "--store", f"file:{folder}")
     assert b"damaged" in shown.stderr
     assert str(logs[0]).encode() in shown.stdout
+
+
+async def test_a_check_says_while_words_taken_back_are_held_by_a_reader(tmp_path):
+    place = tmp_path / "sessions.db"
+    await fill(f"sqlite:{place}")
+    with closing(sqlite3.connect(place, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM message").fetchone()[0] > 0
+        held = f"sqlite:{place}"
+        assert command("sessions", "redact", ANN, "-t", "how are you", "--yes", "--store", held).returncode == 0
+        shown = command("store", "check", "--store", held)
+        assert shown.returncode == 0
+        assert b"may still be in the store's files" in shown.stderr
+        assert b"all can be read" in shown.stderr
+        assert json.loads(command("store", "check", "--json", "--store", held).stdout)["erasure_pending"] is True
+    assert command("store", "check", "--store", held).returncode == 0  # whoever opens the store next removes them
+    assert json.loads(command("store", "check", "--json", "--store", held).stdout)["erasure_pending"] is False
 
 
 def test_a_wrong_place_is_not_made(tmp_path, capsys):

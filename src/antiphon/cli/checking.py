@@ -63,13 +63,24 @@ def check(
             count, found = check_session(place, session_id)
             rows += count
             damaged += found
+        try:
+            erasure_pending = place.sync.erasure_pending()
+        except AntiphonError as error:
+            erasure_pending = True  # nobody can say that it is not
+            damaged.append({"where": "what was redacted or deleted", "why": str(error)})
     if as_json:
-        screen.data({"sessions": len(ids), "snapshots": rows, "damaged": damaged})
+        told = {"sessions": len(ids), "snapshots": rows, "damaged": damaged, "erasure_pending": erasure_pending}
+        screen.data(told)
     else:
         for each in damaged:
             screen.show(plain(f"{each['where']}: {each['why']}"))
-        told = f"{len(ids)} sessions, {rows} snapshots: "
-        screen.say(told + (f"{len(damaged)} damaged" if damaged else "all can be read"), "red" if damaged else "green")
+        if erasure_pending:
+            screen.say(
+                "what was redacted or deleted may still be in the store's files: somebody reads an older state",
+                "yellow",
+            )
+        read = f"{len(ids)} sessions, {rows} snapshots: "
+        screen.say(read + (f"{len(damaged)} damaged" if damaged else "all can be read"), "red" if damaged else "green")
     if damaged:
         raise typer.Exit(ExitCode.CONFLICT)
 
