@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -178,6 +179,49 @@ async def test_a_repeated_request_does_not_end_a_run_in_the_background_that_may_
     row = await (await other.adopt(task.snapshot_id)).wait()
     assert (row.status, texts(row)) == ("completed", ["x", "To x."])
     assert (await other.run("x", session_id="s", idempotency_key="k")).replayed
+
+
+class Waking(InMemorySessionStore):
+    """Before a row is sealed for its worker, that one gives a sign of life, and ends its run at once afterwards."""
+
+    waking = None
+
+    async def save_snapshot(self, snapshot_id, fn, /, **options):
+        if (worker := self.waking) is None:
+            return await super().save_snapshot(snapshot_id, fn, **options)
+        self.waking = None
+        await worker.beat()
+        told = await super().save_snapshot(snapshot_id, fn, **options)
+        worker.end()
+        return told
+
+
+async def test_a_repeated_request_waits_for_a_worker_that_comes_back_when_it_was_taken_for_dead():
+    clock, gate, entered = VirtualClock(autojump=False), asyncio.Event(), asyncio.Event()
+    asleep, store = VirtualClock(autojump=False), Waking(clock=clock)
+
+    def answer(messages):
+        entered.set()
+        return Answer(text="After all.", pause_after_words=0, until=gate)
+
+    # Its clock stands still: it gives no sign of life by itself.
+    slow = Runner(lambda: Agent(ScriptedModel([answer]), clock=asleep), store=store, clock=asleep)
+    first = asyncio.create_task(slow.run("x", session_id="s", idempotency_key="k"))
+    await entered.wait()
+    (row,) = await rows_of(store, "s")
+
+    class Worker:
+        async def beat(self):
+            await store.save_snapshot(row.snapshot_id, lambda found: replace(found, heartbeat_at=clock.utc()))
+
+        def end(self):
+            gate.set()
+
+    await clock.advance(61)
+    store.waking = Worker()
+    again = await at_once(clock, store).run("x", session_id="s", idempotency_key="k")
+    assert (str(again), again.finish_reason, again.replayed) == ("After all.", "stop", True)
+    assert (await first).snapshot_id == again.snapshot_id
 
 
 # Queues

@@ -552,12 +552,13 @@ class Runner:
         grounds, row = self._maker.grounds, await self._earlier(key, request)
         if grounds is None or row is None:
             return None
-        if not row.terminal:
+        while not row.terminal:
             row = await settled(grounds.store, row.snapshot_id, clock=self._clock, expire_after=grounds.expire_after)
-        if not row.terminal:
+            if row.terminal:
+                break
             if row.finish_reason == DETACHED:
                 raise TaskLostError(row.snapshot_id)
-            row = await grounds.seal_dead(row)
+            row = await grounds.seal_dead(row)  # in flight still, when its worker has come back meanwhile
         return replace(output_of_row(row), replayed=True)
 
     async def _task_of(self, key: str | None, request: Request) -> Task | None:
