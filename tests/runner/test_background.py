@@ -123,6 +123,20 @@ async def test_who_finds_a_silent_worker_is_told_and_another_one_goes_on_with_th
     assert len(await rows_of(store, "s")) == 1
 
 
+async def test_a_run_whose_worker_went_silent_may_be_aborted_and_gone_on_from_as_its_error_says():
+    clock, store, one = gated()
+    task = await one.runner.detach([TurnInput("1"), TurnInput("slow"), TurnInput("3")], session_id="s")
+    await one.entered.wait()
+    await one.runner.aclose()
+    await clock.advance(61)
+    with pytest.raises(NotResumableError, match="this same snapshot") as caught:
+        await one.runner.run("4", session_id="s")
+    assert await one.runner.abort(task.snapshot_id) == "expired"
+    output = await one.runner.run("4", snapshot_id=caught.value.resume_from)
+    row = await store.get_snapshot(output.snapshot_id)
+    assert (row.parent_id, texts(row)) == (task.snapshot_id, said("1", "4"))
+
+
 async def test_of_two_that_adopt_a_run_one_gets_it():
     clock, store, one = gated()
     task = await one.runner.detach("slow")

@@ -183,7 +183,13 @@ async def stored(store, clock, snapshot_id, status, *, state=True, age=0.0, **fi
     [
         ("pending", {}, "at work on it", "before"),
         ("aborting", {}, "this same snapshot", "tip"),
-        ("pending", {"age": 61, "finish_reason": "detached"}, "adopt it, or abort it .* parent 'before'", "before"),
+        ("pending", {"age": 61, "finish_reason": "detached"}, "adopt it, or abort it .* this same snapshot", "tip"),
+        (
+            "pending",
+            {"age": 61, "finish_reason": "detached", "state": False},
+            "adopt it, or abort it .* parent 'before'",
+            "before",
+        ),
         ("aborted", {"state": False}, "no state .* parent 'before'", "before"),
         ("failed", {"state": False}, "no state .* parent 'before'", "before"),
     ],

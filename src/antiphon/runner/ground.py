@@ -153,13 +153,18 @@ class Grounds:
     def _refusal(self, row: SessionSnapshot, status: str) -> NotResumableError:
         parent = row.parent_id
         back = "it has none, so begin a new session" if parent is None else f"resume from its parent {parent!r}"
+        resume_from = parent
         match status:
+            case "expired" if row.snapshot is not None:
+                remedy = "its worker has gone silent: adopt it, or abort it and then resume from this same snapshot"
+                resume_from = row.snapshot_id
             case "expired":
                 remedy = f"its worker has gone silent: adopt it, or abort it and then {back}"
             case "aborting":
                 remedy = "its worker is still winding down: wait, and then resume from this same snapshot"
+                resume_from = row.snapshot_id
             case "pending":
                 remedy = "a run is at work on it: wait until it has ended, or abort it"
             case _:
                 remedy = f"it holds no state to go on from: {back}"
-        return NotResumableError(row.snapshot_id, status, remedy, parent if status != "aborting" else row.snapshot_id)
+        return NotResumableError(row.snapshot_id, status, remedy, resume_from)
