@@ -261,9 +261,13 @@ class SessionConflictError(SessionStoreError):
     remedy = "Load the session again and repeat the turn, or branch from the tip you expected."
 
     def __init__(self, session_id: str, expected: str | None, found: str | None) -> None:
-        super().__init__(
-            f"session {session_id!r} moved on from {expected!r} to {found!r}: load it again, or branch from {expected!r}"
-        )
+        if expected is None:
+            told = f"is there already, with {found!r} as its newest row: load it, or take another id"
+        elif found is None:
+            told = f"is gone, and {expected!r} with it: somebody deleted it"
+        else:
+            told = f"moved on from {expected!r} to {found!r}: load it again, or branch from {expected!r}"
+        super().__init__(f"session {session_id!r} {told}")
         self.session_id, self.expected, self.found = session_id, expected, found
 
 
