@@ -141,3 +141,11 @@ def test_a_model_may_be_named_and_what_names_none_is_told(capsys, monkeypatch):
     assert capsys.readouterr().out == "Hello! What can I do for you?\n"
     assert main(["chat", "--model", "nobody:x", "-m", "hello"]) != 0
     assert "known are anthropic:<model id>" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_turn_of_which_nothing_was_saved_names_no_snapshot(capsys):
+    talk = _Chat(
+        Runner(lambda: Agent(ScriptedModel([])), store=InMemorySessionStore()), Screen(as_json=False), "s", None
+    )
+    assert talk.say_all(["hello"]) != 0
+    assert "session s, nothing saved" in capsys.readouterr().err

@@ -145,7 +145,8 @@ class _Chat:
             self.screen.say(plain(str(output)), "red")
         self._ask()
         if not self.screen.as_json:
-            self.screen.say(f"session {plain(output.session_id)}, snapshot {output.snapshot_id}")
+            told = "nothing saved" if output.snapshot_id is None else f"snapshot {output.snapshot_id}"
+            self.screen.say(f"session {plain(output.session_id)}, {told}")
         return ExitCode.OK if output.error is None else code_of_status(output.error.status)
 
     def _ask(self) -> None:

@@ -238,6 +238,9 @@ def import_(
 ) -> None:
     """Store sessions that were exported, from whichever store. A session that is there already is left as it is."""
     screen = Screen(as_json=as_json)
+    for path in files:
+        if str(path) != "-":
+            path.stat()  # it raises, before a store is made for nothing
     with opened(store, tenant, new=True) as place:
         imported = [place.sync.import_(_lines(path)) for path in screen.progress(files, "importing")]
     screen.result({"sessions": imported}, f"imported {', '.join(map(plain, imported))}")
