@@ -315,6 +315,7 @@ def keep(ctx: ToolContext) -> str:
 
 
 KEEP = Answer(tool_uses=[("keep", {})])
+ASK = Answer(tool_uses=[("ask", {})])
 
 
 @pytest.mark.parametrize("transform", [lambda view, context: hide(view), hide_slowly])
@@ -371,6 +372,43 @@ async def test_a_transform_may_leave_everything_out():
     assert [type(chunk) for chunk in told] == [TurnEnd, RunOutput]
     assert (told[-1].finish_reason, told[-1].message, told[-1].artifacts) == ("stop", None, ())
     assert (await runner.get_latest_snapshot("s")).snapshot is None
+
+
+@tool
+def ask(ctx: ToolContext) -> str:
+    """Ask."""
+    return ctx.interrupt("sure", f"Is {SECRET} right?")
+
+
+@pytest.mark.parametrize(
+    ("transform", "shown"),
+    [
+        (lambda view, context: None, []),
+        (lambda view, context: {"messages": view.get("messages", [])}, []),
+        (lambda view, context: hide(view), ["Is #### right?"]),
+    ],
+)
+async def test_a_question_leaves_as_the_transform_shapes_it_and_can_be_answered(transform, shown):
+    store = InMemorySessionStore()
+    runner = Runner(makes(ASK, "Done.", tools=[ask]), store=store, state_transform=transform)
+    output = await runner.run("Go", session_id="s")
+    found = await runner.get_output(session_id="s")
+    assert SECRET not in repr((output.interrupts, found.interrupts))
+    assert [question.reason for question in output.interrupts] == shown
+    assert found.interrupts == output.interrupts
+    if shown:
+        done = await runner.run(session_id="s", resume=[output.interrupts[0].answer("yes")])
+        assert done.finish_reason == "stop"
+
+
+async def test_questions_that_a_transform_has_broken_are_withheld():
+    runner = Runner(
+        makes(ASK, tools=[ask]),
+        store=InMemorySessionStore(),
+        state_transform=lambda view, context: {**view, "interrupts": ["sure"]},
+    )
+    output = await runner.run("Go")
+    assert (output.finish_reason, output.error.status, output.interrupts) == ("failed", "INTERNAL", ())
 
 
 async def test_a_transform_is_told_what_it_shapes():

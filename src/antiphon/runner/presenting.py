@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from antiphon.artifacts import Artifact, read_artifacts
 from antiphon.content import ContentBlock, Message
 from antiphon.errors import AntiphonError, StateTransformError
+from antiphon.interrupts import Interrupt
 from antiphon.jsonable import copy_json
 from antiphon.runner.feed import StateChanged, Told, TurnBegins
 from antiphon.runner.outputs import (
@@ -46,8 +47,9 @@ StateTransform = Callable[[dict[str, Any], TransformContext], dict[str, Any] | A
 """Gets a view of what is about to leave the server, and returns what may: the view itself, changed or not, another one,
 or None for nothing.
 
-A view is an object with some of the keys `messages`, `state`, `artifacts`, `error` (`{"status", "message", "details"?}`)
-and `app_data`: those that leave this time. What is missing in the result does not leave. It may be asynchronous.
+A view is an object with some of the keys `messages`, `state`, `artifacts`, `error` (`{"status", "message", "details"?}`),
+`interrupts` (questions that wait for a person: `{"id", "name", "reason", "response"}`) and `app_data`: those that leave this
+time. What is missing in the result does not leave. It may be asynchronous.
 """
 
 
@@ -170,6 +172,8 @@ class Presenter:
         }
         if output.error is not None:
             view["error"] = output.error.to_dict()
+        if output.interrupts:
+            view["interrupts"] = [question.to_dict() for question in output.interrupts]
         left = await shaped(self._transform, view, context) or {}
         messages = cast("list[Message]", left.get("messages") or [])
         artifacts: list[Artifact] = read_artifacts(left.get("artifacts"), "artifacts of state_transform")
@@ -179,8 +183,18 @@ class Presenter:
             message=messages[-1] if messages else None,
             artifacts=tuple(artifacts),
             error=error,
+            interrupts=_shaped_questions(output.interrupts, left.get("interrupts")),
             unsaved=None if output.unsaved is None else RunError(output.unsaved.status, "the turn could not be saved"),
         )
+
+
+def _shaped_questions(questions: tuple[Interrupt, ...], left: Any) -> tuple[Interrupt, ...]:
+    """Questions as they leave, by their ids: what is shown with them is what the transform left."""
+    try:
+        reasons = {entry["id"]: entry.get("reason") for entry in left or ()}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise StateTransformError("interrupts of state_transform are no list of objects with an id") from error
+    return tuple(replace(each, reason=reasons[each.id]) for each in questions if each.id in reasons)
 
 
 def shaped_error(error: RunError | None, left: dict[str, Any]) -> RunError | None:
