@@ -20,6 +20,7 @@ from antiphon.runner.inputs import read_inputs
 from antiphon.runner.plan import Plan
 from antiphon.store import InMemorySessionStore
 from antiphon.testing import Answer, FaultStore, ScriptedModel, VirtualClock
+from antiphon.tools.context import ToolContext
 from tests.runner.support import makes, rows_of, texts
 
 FIVE = [TurnInput(text) for text in "12345"]
@@ -135,6 +136,29 @@ async def test_a_run_whose_worker_went_silent_may_be_aborted_and_gone_on_from_as
     output = await one.runner.run("4", snapshot_id=caught.value.resume_from)
     row = await store.get_snapshot(output.snapshot_id)
     assert (row.parent_id, texts(row)) == (task.snapshot_id, said("1", "4"))
+
+
+async def test_a_question_that_a_run_in_the_background_went_past_is_named_and_can_be_answered():
+    @tool
+    def ask(ctx: ToolContext) -> str:
+        """Ask."""
+        return ctx.interrupt("sure", "Are you?")
+
+    runner = Runner(makes(Answer(tool_uses=[("ask", {})]), "So.", tools=[ask]), store=InMemorySessionStore())
+    task = await runner.detach([TurnInput("1"), TurnInput("2")], session_id="s")
+    assert (await task.wait()).status == "failed"
+    output = await runner.get_output(snapshot_id=task.snapshot_id)
+    assert (output.error.status, [one.reason for one in output.interrupts]) == ("INVALID_ARGUMENT", ["Are you?"])
+    later = await runner.run("2", session_id="s")
+    assert (later.finish_reason, later.interrupts) == ("failed", output.interrupts)
+    assert str(await runner.run(session_id="s", resume=[output.interrupts[0].answer("yes")])) == "So."
+
+
+async def test_a_run_in_the_background_of_no_inputs_is_refused_before_a_row_is_written():
+    store = InMemorySessionStore()
+    with pytest.raises(InvalidInputError, match="empty"):
+        await Runner(makes(), store=store).detach([], session_id="s")
+    assert await store.get_latest_snapshot("s") is None
 
 
 async def test_of_two_that_adopt_a_run_one_gets_it():

@@ -174,6 +174,11 @@ async def test_malformed_answers_are_refused_before_anything_happens(resume):
         await Desk().run("Hi", resume=resume)
 
 
+async def test_a_malformed_answer_is_told_what_it_lacks():
+    with pytest.raises(InvalidInputError, match="an entry lacks 'toolUse'"):
+        await Desk().run("Hi", resume={"restart": [{"toolUseId": "t1"}]})
+
+
 async def test_answers_are_given_once():
     with pytest.raises(InvalidInputError, match="twice"):
         await Desk().run(TurnInput(resume=Resume([Respond("a", 1)])), resume=Resume([Respond("a", 1)]))

@@ -185,8 +185,10 @@ def read_resume(given: object) -> Resume:
             [_read_restart(one) for one in entry.get("restart") or ()],
             None if answers is None else dict(answers),
         )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidInputError(f"resume is malformed: {error!r}") from error
+    except KeyError as error:
+        raise InvalidInputError(f"resume is malformed: an entry lacks {error}") from error
+    except (TypeError, AttributeError, ValueError) as error:
+        raise InvalidInputError(f"resume is malformed: {error}") from error
 
 
 def _read_respond(given: Any) -> Respond:

@@ -156,7 +156,8 @@ class RunOutput:
         finish_reason: Why the last turn ended.
         error: What went wrong.
         usage: Tokens of the whole session so far, by name.
-        interrupts: The questions that wait for a person, when `finish_reason` is `interrupted`.
+        interrupts: The questions that wait for a person: when `finish_reason` is `interrupted`, and of a turn that failed
+            because it did not answer them.
         state: Where the client keeps the session: what to send with the next run.
         forked: Whether another run had moved the session on, so that this one became a branch beside it.
         replayed: Whether this is the outcome of an earlier request with the same idempotency key.

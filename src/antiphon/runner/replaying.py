@@ -36,7 +36,8 @@ def output_of_row(row: SessionSnapshot) -> RunOutput:
         finish_reason=finish,
         error=None if row.error is None else RunError.from_dict(row.error),
         usage=row.usage or {},
-        interrupts=_open_questions(row, questions) if finish == "interrupted" else (),
+        # A run that failed because it went on past questions has left them open.
+        interrupts=_open_questions(row, questions) if finish == "interrupted" or questions.activated else (),
     )
 
 

@@ -255,8 +255,9 @@ class Run:
                 return AgentResult("interrupt", said, interrupts=tuple(agent.interrupt_state.open()))
             prompt = answered.answers or prompt
         elif agent.interrupt_state.activated and (questions := agent.interrupt_state.open()):
+            more = f", and {len(questions) - 1} more" if len(questions) > 1 else ""
             raise InvalidInputError(
-                f"{len(questions)} questions wait for an answer, the first is {questions[0].name!r}: give answers with resume="
+                f"the question {questions[0].name!r}{more} waits for an answer: give it with resume="
             )
         elif prompt is None and self._plan is not None and self._plan.begun and not self._goes_on():
             return AgentResult("end_turn", agent.messages[-1])  # its worker died between the answer and the row
@@ -362,7 +363,8 @@ class Run:
         """Say how a turn ended."""
         agent, now = self._agent, self._now
         failed = ending.status == "failed"
-        questions: tuple[Interrupt, ...] = () if result is None or failed else result.interrupts
+        waiting = agent.interrupt_state
+        questions: tuple[Interrupt, ...] = tuple(waiting.open()) if waiting.activated else ()
         message = None if failed else _said(agent, result)
         now.output = RunOutput(
             session_id=self._session_id,

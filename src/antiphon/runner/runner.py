@@ -305,6 +305,8 @@ class Runner:
         request = Request(session_id, snapshot_id, None, idempotency_key)
         if isinstance(input, AsyncIterator):
             raise InvalidInputError("an iterator of inputs ends with its process: give a list of TurnInputs")
+        if isinstance(input, list | tuple) and not input and resume is None:
+            raise InvalidInputError("the list of inputs is empty: give at least one TurnInput")
         inputs = read_inputs(input, resume)
         self._maker.check(request)
         async with AsyncExitStack() as stack:
