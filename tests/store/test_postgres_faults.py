@@ -12,8 +12,12 @@ psycopg = pytest.importorskip("psycopg", reason="the extra postgres is not insta
 
 from psycopg import sql  # noqa: E402
 
-from antiphon.errors import SessionStoreError  # noqa: E402
+from antiphon.errors import SessionRowError, SessionStoreError  # noqa: E402
+from antiphon.store.core import StoreCore  # noqa: E402
+from antiphon.store.line_store import LineStore  # noqa: E402
 from antiphon.store.postgres import PostgresSessionStore  # noqa: E402
+from antiphon.store.postgres.backend import PostgresBackend  # noqa: E402
+from antiphon.store.postgres.sending import Bounds  # noqa: E402
 from antiphon.testing.postgres import PostgresServer, find_binaries  # noqa: E402
 from antiphon.testing.store_suite.support import (  # noqa: E402
     PATIENCE_S,
@@ -57,6 +61,65 @@ def end_all(dsn: str) -> int:
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
         " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
     )
+
+
+# What a database does not hold
+
+
+@pytest.fixture
+def small(postgres_dsn: str, schema: str) -> Iterator[LineStore]:
+    """A store over a server that is taken for one that holds little."""
+    backend = PostgresBackend(
+        postgres_dsn,
+        schema=schema,
+        listen_dsn=None,
+        poll_interval=5,
+        erasure="vacuum",
+        bounds=Bounds(body=10_000, together=5_000),
+    )
+    store = LineStore(StoreCore(backend, name="small"))
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("kind", ["message", "part"])
+async def test_what_is_larger_than_the_server_holds_is_refused_with_its_size_and_leaves_nothing(small, kind):
+    large = snapshot(said("x" * 10_000)) if kind == "message" else snapshot(said("hi"), state={"x": "x" * 10_000})
+    refused = pytest.raises(SessionRowError, match=r"session 's' has 100\d\d bytes of JSON, and PostgreSQL holds 10000")
+    with refused:
+        await put(small, "a", row(snapshot=large))
+    assert await small.get_snapshot("a") is None
+    assert (await small.list_sessions()).sessions == ()
+    await put(small, "a", row(snapshot=snapshot(said("x" * 9_000))))
+    with refused:
+        await put(small, "a", row(snapshot=large))
+    assert words(await found(small, "a")) == ["x" * 9_000]
+
+
+async def test_who_waits_beside_one_that_is_too_large_is_saved(small):
+    outcomes = await asyncio.gather(
+        *(put(small, f"{name}", row(session_id=name, snapshot=snapshot(said(name * 4_900)))) for name in "abc"),
+        put(small, "d", row(session_id="d", snapshot=snapshot(said("d" * 10_000)))),
+        *(put(small, f"{name}", row(session_id=name, snapshot=snapshot(said(name * 4_900)))) for name in "efg"),
+        return_exceptions=True,
+    )
+    assert [isinstance(outcome, SessionRowError) for outcome in outcomes] == [False] * 3 + [True] + [False] * 3
+    assert [words(await found(small, name)) for name in "abcefg"] == [[name * 4_900] for name in "abcefg"]
+
+
+async def test_more_than_goes_out_at_once_is_sent_piece_by_piece_and_reads_the_same(small):
+    told = [f"{number} " + "x" * (1_000 * (number % 9)) for number in range(40)]
+    await put(small, "a", row(snapshot=snapshot(said(*told[:20]))))
+    await put(small, "b", row(1, parent_id="a", snapshot=snapshot(said(*told))))
+    assert words(await found(small, "b")) == told
+
+    def shorter(message):
+        text = message["content"][0]["text"]
+        return {**message, "content": [{"text": text[:-1] + "y"}]}
+
+    assert await small.redact("s", shorter) == 40
+    await put(small, "c", row(2, parent_id="b", snapshot=snapshot(said(*told))))
+    assert words(await found(small, "c")) == [text[:-1] + "y" for text in told]
 
 
 # A lost database

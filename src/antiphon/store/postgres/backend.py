@@ -24,6 +24,7 @@ from antiphon.store.postgres.connections import Connections
 from antiphon.store.postgres.driver import STATEMENTS, Connection, Pool, execute, is_lost, translated
 from antiphon.store.postgres.listening import subscribe
 from antiphon.store.postgres.migrations import enter_schema, lock_key, migrate
+from antiphon.store.postgres.sending import SERVER, Bounds
 from antiphon.store.postgres.view import ReadView, WriteView, together
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class PostgresBackend:
         listen_dsn: For notifications, where `source` goes through a pooler that hands out connections by transaction.
         poll_interval: Seconds between two looks, where notifications do not come through.
         erasure: See `PostgresSessionStore`.
+        bounds: How much goes to the server at once; others only in tests.
     """
 
     blocking = True
@@ -86,7 +88,9 @@ class PostgresBackend:
         listen_dsn: str | None,
         poll_interval: float,
         erasure: Erasure,
+        bounds: Bounds = SERVER,
     ) -> None:
+        self._bounds = bounds
         self._connections = Connections(source)
         self._listens = self._connections if listen_dsn is None else Connections(listen_dsn)
         self._schema, self._poll_interval, self._erasure = schema, poll_interval, erasure
@@ -222,7 +226,7 @@ class PostgresBackend:
                     known = execute(connection, STATEMENTS["session"], place)
             has_changed = False
             for job in jobs:
-                view = WriteView(connection, job.tenant, self._channel)
+                view = WriteView(connection, job.tenant, self._channel, self._bounds)
                 if known is not None:
                     view.take_up(job.session_id, known.fetchone())
                 trial.outcomes.append(_work(job, view))

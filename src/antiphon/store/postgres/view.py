@@ -18,6 +18,7 @@ from antiphon.errors import CorruptStoreError, MovedError
 from antiphon.store.backend import Query, SessionMark
 from antiphon.store.lines import lost
 from antiphon.store.postgres.driver import STATEMENTS, Connection, Cursor, execute
+from antiphon.store.postgres.sending import Bounds, runs
 from antiphon.store.record import Row, pack, unpack
 
 _MOST_PAYLOAD = 7000
@@ -220,15 +221,16 @@ class WriteView(ReadView):
         connection: In a transaction.
         tenant: Whose rows.
         channel: Where to tell of changes.
+        bounds: How much goes to the server at once.
 
     Attributes:
         transaction: The transaction's id, when something was sent.
     """
 
-    def __init__(self, connection: Connection, tenant: str, channel: str) -> None:
+    def __init__(self, connection: Connection, tenant: str, channel: str, bounds: Bounds) -> None:
         super().__init__(connection, tenant, ())
         self.transaction: str | None = None
-        self._channel = channel
+        self._channel, self._bounds = channel, bounds
         self._waiting: list[_Write] = []
         self._told: dict[str, None] = {}
         self._has_sent = False
@@ -266,8 +268,9 @@ class WriteView(ReadView):
     def put_masks(self, session_id: str, masks: Mapping[bytes, bytes]) -> None:
         session = self._known(session_id)
         self._put("drop_masks", session)
-        if masks:
-            self._put("put_masks", session, digests=list(masks), replacements=list(masks.values()))
+        digests, bodies = list(masks), list(masks.values())
+        for part in runs(bodies, session_id, self._bounds):
+            self._put("put_masks", session, digests=digests[part], replacements=bodies[part])
 
     def put_row(self, row: Row) -> None:
         session = self._known(row.session_id)
@@ -312,16 +315,19 @@ class WriteView(ReadView):
         return 0 if found is None else found[0]
 
     def append(self, session_id: str, line: int, at: int, bodies: Sequence[bytes]) -> None:
-        self._put("append", self._known(session_id), line=line, at=at, bodies=list(bodies))
+        session = self._known(session_id)
+        for part in runs(bodies, session_id, self._bounds):
+            self._put("append", session, line=line, at=at + part.start, bodies=list(bodies[part]))
 
     def replace(self, session_id: str, line: int, at: int, body: bytes) -> None:
         self._put("replace", self._known(session_id), line=line, at=at, body=body)
 
     def put_blobs(self, session_id: str, blobs: Mapping[bytes, bytes]) -> None:
         if blobs:
-            ordered = sorted(blobs)
-            bodies = [blobs[address] for address in ordered]
-            self._put("put_blobs", self._known(session_id), addresses=ordered, bodies=bodies)
+            session, addresses = self._known(session_id), sorted(blobs)
+            bodies = [blobs[address] for address in addresses]
+            for part in runs(bodies, session_id, self._bounds):
+                self._put("put_blobs", session, addresses=addresses[part], bodies=bodies[part])
 
     def keep_messages(self, session_id: str, kept: Mapping[int, Sequence[tuple[int, int]]]) -> int:
         session = self._known(session_id)
