@@ -72,17 +72,12 @@ class Session:
                 row = await self.runner.get_latest_snapshot(step["sessionId"])
                 check_snapshot(told_row(row), step["expectSnapshot"])
             case "waitUntilCompleted":
-                row = await self.ability("wait")(step["snapshotId"])
+                row = await self.runner.wait(step["snapshotId"])
                 check_snapshot(told_row(row), step["expectSnapshot"])
             case "abort":
-                previous = await self.ability("abort")(step["snapshotId"])
+                previous = await self.runner.abort(step["snapshotId"])
                 if "expectPreviousStatus" in step:
                     assert previous == step["expectPreviousStatus"]
-
-    def ability(self, name):
-        if not hasattr(self.runner, name):
-            pytest.skip(f"Runner.{name} is not there yet")
-        return getattr(self.runner, name)
 
     async def send(self, step, captured):
         self.script.load(step.get("modelResponses", []), step.get("streamChunks", []))
@@ -120,7 +115,7 @@ class Session:
             if "message" in entry or "resume" in entry
         ]
         if any(entry.get("detach") for entry in inputs):
-            task = await self.ability("detach")(given, **where)
+            task = await self.runner.detach(given, **where)
             row = await self.runner.get_snapshot(task.snapshot_id)
             return RunOutput(session_id=row.session_id, snapshot_id=row.snapshot_id, finish_reason="detached")
         told = [chunk async for chunk in self.runner.stream(given, **where)]
