@@ -136,16 +136,19 @@ class Contents:
         offset = found.body
         taken = 0
         for number, first, count in head.lines:
-            line = self.lines.get(number) or self.line(number)
+            line = self.lines.get(number)
+            if line is None:
+                line = self.line(number)
+            sizes = head.sizes[taken : taken + count]
             if first != len(line.offsets):
                 line.reach(first + count)
-                for at, size in enumerate(head.sizes[taken : taken + count], first):
+                for at, size in enumerate(sizes, first):
                     line.put(at, offset, size)
                     offset += size
             else:
-                for size in head.sizes[taken : taken + count]:
+                line.sizes.extend(sizes)
+                for size in sizes:
                     line.offsets.append(offset)
-                    line.sizes.append(size)
                     offset += size
             taken += count
         if head.blobs:
@@ -191,7 +194,9 @@ class Contents:
             self.keys[record.idempotency_key] = row.snapshot_id
         for span in record.spans or ():
             # What a row names is taken, although it may be lost: nothing else may ever stand there.
-            line = self.lines.get(span.line) or self.line(span.line)
+            line = self.lines.get(span.line)
+            if line is None:
+                line = self.line(span.line)
             if len(line.offsets) < span.stop:
                 line.reach(span.stop)
         if before is not None and (row.recency < before.recency or record.agent_id != before.record.agent_id):

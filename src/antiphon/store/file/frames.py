@@ -169,7 +169,7 @@ def _frame(data: bytes, view: memoryview, position: int, base: int) -> Frame | N
     if _crc32(view[start:stop], _crc32(_pack_place(at, size, head_size, previous))) != checksum:
         return None
     try:
-        head = _decode(view[start:body])
+        head = _decode(data[start:body])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptStoreError(f"the frame at byte {at} cannot be understood: {error}") from error
     return Frame(at, head, base + body, base + stop, previous, checksum)
