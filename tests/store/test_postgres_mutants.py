@@ -29,7 +29,7 @@ class TornReads(PostgresBackend):
     """Reads each statement's own state of the database."""
 
     def _look(self, connection, tenant, look):
-        return look(ReadView(connection, tenant, (b"BEGIN ISOLATION LEVEL READ COMMITTED", self._enter)))
+        return look(ReadView(connection, tenant, (b"BEGIN ISOLATION LEVEL READ COMMITTED", self._path)))
 
 
 class Silent(PostgresBackend):

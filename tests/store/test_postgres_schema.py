@@ -16,7 +16,7 @@ from antiphon.errors import MissingExtraError, SessionRowError, SessionStoreErro
 from antiphon.store import open_store  # noqa: E402
 from antiphon.store.postgres import PostgresSessionStore  # noqa: E402
 from antiphon.store.postgres.driver import STATEMENTS  # noqa: E402
-from antiphon.store.postgres.migrations import STEPS, enter_schema, migrate  # noqa: E402
+from antiphon.store.postgres.migrations import STEPS, enter_schema, migrate, search_path  # noqa: E402
 from antiphon.store.record import Record, pack  # noqa: E402
 from antiphon.testing.store_suite.support import becomes, found, put, row, said, snapshot, words  # noqa: E402
 
@@ -299,7 +299,7 @@ def test_lists_and_the_latest_walk_along_indexes_before_there_are_statistics(con
             " SELECT 'global', 'r' || n, n % 10, n, 'completed', 'a', n, '' FROM generate_series(1, 3000) AS n"
         )
         connection.execute("INSERT INTO messages SELECT 7, n % 5, n, '' FROM generate_series(1, 3000) AS n")
-        connection.execute(STATEMENTS["walk"])
+        connection.execute(STATEMENTS["set_up_read"], {"search_path": search_path(schema)})
         for name, more in (
             ("sessions", {}),
             ("sessions", {"after_at": 1500, "after_id": "s1500", "agent_id": "a", "statuses": ["completed"]}),

@@ -23,7 +23,7 @@ from antiphon.store.backend import Job, Outcome, Reading, Wake, one_by_one
 from antiphon.store.postgres.connections import Connections
 from antiphon.store.postgres.driver import STATEMENTS, Connection, Pool, execute, is_lost, translated
 from antiphon.store.postgres.listening import subscribe
-from antiphon.store.postgres.migrations import enter_schema, lock_key, migrate
+from antiphon.store.postgres.migrations import enter_schema, lock_key, migrate, search_path
 from antiphon.store.postgres.sending import SERVER, Bounds
 from antiphon.store.postgres.view import ReadView, WriteView, together
 
@@ -94,7 +94,7 @@ class PostgresBackend:
         self._connections = Connections(source)
         self._listens = self._connections if listen_dsn is None else Connections(listen_dsn)
         self._schema, self._poll_interval, self._erasure = schema, poll_interval, erasure
-        self._enter = enter_schema(schema)
+        self._enter, self._path = enter_schema(schema), search_path(schema)
         self._channel = f"antiphon_{lock_key('channel', schema) & (2**64 - 1):016x}"
         self._opening = threading.Lock()
         self._is_open = False
@@ -154,7 +154,7 @@ class PostgresBackend:
 
     def _look(self, connection: Connection, tenant: str, look: Callable[[Reading], T]) -> T:
         try:
-            return look(ReadView(connection, tenant, (_BEGIN_READ, self._enter, STATEMENTS["walk"])))
+            return look(ReadView(connection, tenant, (_BEGIN_READ, self._path)))
         except errors.UndefinedTable:
             self._is_open = False  # somebody dropped the schema: it is made anew
             raise
@@ -216,9 +216,7 @@ class PostgresBackend:
         try:
             with together(connection):
                 connection.execute(_BEGIN_WRITE)
-                connection.execute(self._enter)
-                connection.execute(STATEMENTS["walk"])
-                execute(connection, STATEMENTS["set_up_write"], _LIMITS)
+                execute(connection, STATEMENTS["set_up_write"], {"search_path": self._path, **_LIMITS})
                 execute(connection, STATEMENTS["lock"], {"keys": self._keys(jobs)})
                 known = None
                 if alone is not None:

@@ -36,9 +36,14 @@ def lock_key(*names: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
+def search_path(schema: str) -> str:
+    """The setting with which a transaction finds the tables of a schema, and nobody's temporary ones of their names."""
+    return sql.SQL("{}, pg_temp").format(sql.Identifier(schema)).as_string(None)
+
+
 def enter_schema(schema: str) -> bytes:
-    """The statement after which a transaction finds the tables of a schema, and nobody's temporary ones of their names."""
-    return sql.SQL("SET LOCAL search_path TO {}, pg_temp").format(sql.Identifier(schema)).as_bytes(None)
+    """The statement that makes this setting for a transaction."""
+    return b"SET LOCAL search_path TO " + search_path(schema).encode()
 
 
 def migrate(connection: Connection, schema: str, steps: Sequence[str] = STEPS) -> None:

@@ -70,12 +70,12 @@ class ReadView:
     Args:
         connection: In autocommit mode; the transaction begins with the first statement, and is the caller's to end.
         tenant: Whose rows.
-        prelude: Statements to begin with.
+        begin: The statement that begins the transaction, and its search path; None when it has begun.
     """
 
-    def __init__(self, connection: Connection, tenant: str, prelude: Sequence[bytes]) -> None:
+    def __init__(self, connection: Connection, tenant: str, begin: tuple[bytes, str] | None) -> None:
         self._connection, self._tenant = connection, tenant
-        self._prelude = prelude
+        self._begin = begin
         self._seen = _Seen()
 
     def row(self, snapshot_id: str) -> Row | None:
@@ -176,12 +176,13 @@ class ReadView:
         return found is not None and bool(found[0])
 
     def _ask(self, name: str, arguments: dict[str, Any]) -> Cursor:
-        if not self._prelude:
+        if self._begin is None:
             return execute(self._connection, STATEMENTS[name], arguments)
+        begin, search_path = self._begin
         with together(self._connection):
-            for statement in self._prelude:
-                self._connection.execute(statement)
-            self._prelude = ()
+            self._connection.execute(begin)
+            execute(self._connection, STATEMENTS["set_up_read"], {"search_path": search_path})
+            self._begin = None
             return execute(self._connection, STATEMENTS[name], arguments)
 
     def _session(self, session_id: str) -> _Session | None:
@@ -228,7 +229,7 @@ class WriteView(ReadView):
     """
 
     def __init__(self, connection: Connection, tenant: str, channel: str, bounds: Bounds) -> None:
-        super().__init__(connection, tenant, ())
+        super().__init__(connection, tenant, None)
         self.transaction: str | None = None
         self._channel, self._bounds = channel, bounds
         self._waiting: list[_Write] = []

@@ -1,13 +1,15 @@
 -- Each statement has a name, and its arguments too. Tables are found by the search path of the transaction.
 
--- name: walk
+-- name: set_up_read
 -- Every look here walks along an index. Left to itself, the planner sorts whole tables while it has no statistics of them.
-SELECT set_config(setting, 'off', true)
-FROM unnest('{enable_sort,enable_seqscan,enable_bitmapscan,jit}'::text[]) AS setting
+SELECT set_config('search_path', %(search_path)s, true), set_config('enable_sort', 'off', true),
+       set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)
 
 -- name: set_up_write
--- Durable although the server may be set to forget the last commits; and nobody waits for ever for one who hangs.
-SELECT set_config('lock_timeout', %(lock_timeout)s, true),
+-- The same; durable although the server may be set to forget the last commits; and nobody waits for ever for one who hangs.
+SELECT set_config('search_path', %(search_path)s, true), set_config('enable_sort', 'off', true),
+       set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true),
+       set_config('lock_timeout', %(lock_timeout)s, true),
        set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true),
        set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)
 
