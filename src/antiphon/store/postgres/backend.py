@@ -218,15 +218,19 @@ class PostgresBackend:
                 connection.execute(_BEGIN_WRITE)
                 execute(connection, STATEMENTS["set_up_write"], {"search_path": self._path, **_LIMITS})
                 execute(connection, STATEMENTS["lock"], {"keys": self._keys(jobs)})
-                known = None
+                known = row = None
                 if alone is not None:
                     place = {"tenant": alone.tenant, "session_id": alone.session_id}
                     known = execute(connection, STATEMENTS["session"], place)
+                if alone is not None and alone.is_new is not None:
+                    row = execute(connection, STATEMENTS["row"], {"tenant": alone.tenant, "snapshot_id": alone.is_new})
             has_changed = False
             for job in jobs:
                 view = WriteView(connection, job.tenant, self._channel, self._bounds)
                 if known is not None:
                     view.take_up(job.session_id, known.fetchone())
+                if row is not None and job.is_new is not None:
+                    view.take_up_row(job.is_new, row.fetchone())
                 trial.outcomes.append(_work(job, view))
                 has_changed = has_changed or not view.is_clean
                 trial.transaction = view.transaction or trial.transaction

@@ -243,6 +243,10 @@ class WriteView(ReadView):
         else:
             self._meet(found, is_newest=True)
 
+    def take_up_row(self, snapshot_id: str, found: tuple[Any, ...] | None) -> None:
+        """Spare the question for a row; `found` is the answer to the statement `row`."""
+        self._seen.rows[snapshot_id] = None if found is None else self._meet(found, is_newest=False)
+
     @property
     def is_clean(self) -> bool:
         """Whether nothing was sent: the transaction is as it was before this view."""
