@@ -218,6 +218,10 @@ def wrong(message, messages=HELLO, **more):
         ),
         wrong("tools.0.custom.input_schema: Field required", tools=[{"name": "a"}]),
         wrong("tools.0.custom.input_schema.type: Input should be 'object'", tools=[{"name": "a", "input_schema": {}}]),
+        wrong(
+            "input_schema does not support oneOf, allOf, or anyOf at the top level",
+            tools=[{"name": "a", "input_schema": {"type": "object", "anyOf": [{"required": ["a"]}]}}],
+        ),
         wrong("Tool names must be unique", tools=[{"name": "a", "input_schema": {"type": "object"}}] * 2),
         wrong("prompt is too long: 250002 tokens > 200000 maximum", [{"role": "user", "content": "word " * 200_001}]),
     ],

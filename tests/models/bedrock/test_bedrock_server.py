@@ -118,6 +118,17 @@ RULES = {
         {"messages": START, "toolConfig": {"tools": [{"toolSpec": {**SPEC["toolSpec"], "name": "a b"}}]}},
         "regular expression pattern",
     ),
+    "alternatives at the top of a schema": (
+        {
+            "messages": START,
+            "toolConfig": {
+                "tools": [
+                    {"toolSpec": {**SPEC["toolSpec"], "inputSchema": {"json": {"type": "object", "anyOf": [{}]}}}}
+                ]
+            },
+        },
+        "does not support oneOf, allOf, or anyOf at the top level",
+    ),
     "tool twice": ({"messages": START, "toolConfig": {"tools": [SPEC, SPEC]}}, "duplicate tool names"),
     "schema": (
         {"messages": START, "toolConfig": {"tools": [{"toolSpec": {**SPEC["toolSpec"], "inputSchema": {"json": {}}}}]}},

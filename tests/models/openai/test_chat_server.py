@@ -182,6 +182,15 @@ async def test_arguments_that_are_no_text_are_refused(client, server):
         ({"name": "l" * 65}, "string_above_max_length"),
         ({}, "missing_required_parameter"),
         ({"name": "look", "parameters": {"type": "string"}}, "invalid_function_parameters"),
+        ({"name": "look", "parameters": {"type": "object"}}, "invalid_function_parameters"),
+        (
+            {"name": "look", "parameters": {"type": "object", "properties": {}, "not": {}}},
+            "invalid_function_parameters",
+        ),
+        (
+            {"name": "look", "parameters": {"type": "object", "properties": {"at": {"anyOf": [{"type": "array"}]}}}},
+            "invalid_function_parameters",
+        ),
     ],
 )
 async def test_a_tool_that_breaks_a_rule_is_refused(client, server, function, code):

@@ -12,6 +12,7 @@ from typing import Any
 
 from antiphon.content import Message, Messages, SystemContentBlock, ToolSpec
 from antiphon.models.anthropic.blocks import block_of
+from antiphon.models.schemas import object_schema
 
 OWN = frozenset({"model", "max_tokens", "messages", "stream", "system"})
 """Parameters of the API that the model sets by itself."""
@@ -67,8 +68,8 @@ def messages_request(
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
-    schema: dict[str, Any] = dict(spec["inputSchema"].get("json", {}))
-    return {"name": spec["name"], "description": spec["description"], "input_schema": {"type": "object", **schema}}
+    schema = object_schema(spec["inputSchema"].get("json", {}))
+    return {"name": spec["name"], "description": spec["description"], "input_schema": schema}
 
 
 def _system(prompt: str | list[SystemContentBlock] | None) -> str | list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from antiphon.content import ContentBlock, Messages, SystemContentBlock, ToolSpec
 from antiphon.jsonable import encode_json
+from antiphon.models.schemas import object_schema
 
 _ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/_=-]+")
@@ -94,7 +95,7 @@ def _tools(config: Mapping[str, Any], specs: list[ToolSpec] | None, messages: Me
             "toolSpec": {
                 "name": spec["name"],
                 "description": spec["description"] or spec["name"],
-                "inputSchema": spec["inputSchema"],
+                "inputSchema": {"json": object_schema(spec["inputSchema"].get("json", {}))},
             }
         }
         for spec in specs or []

@@ -13,6 +13,7 @@ from antiphon.content import ContentBlock, Message, Messages, SystemContentBlock
 from antiphon.errors import ModelRequestError
 from antiphon.models.google.gemini_schema import gemini_schema
 from antiphon.models.google.gemini_signatures import ON_CALLS, UNSIGNED, from_text
+from antiphon.models.schemas import object_schema
 
 OWN = frozenset({"system_instruction", "automatic_function_calling", "http_options"})
 """Parameters that the model sets by itself."""
@@ -67,12 +68,8 @@ def gemini_config(
 
 
 def _declaration(spec: ToolSpec) -> dict[str, Any]:
-    schema = gemini_schema(spec["inputSchema"].get("json", {}))
-    return {
-        "name": spec["name"],
-        "description": spec["description"],
-        "parameters_json_schema": {"type": "object", "properties": {}, **schema},
-    }
+    schema = gemini_schema(object_schema(spec["inputSchema"].get("json", {})))
+    return {"name": spec["name"], "description": spec["description"], "parameters_json_schema": schema}
 
 
 def _system(prompt: str | list[SystemContentBlock] | None) -> str:

@@ -24,6 +24,7 @@ from antiphon.models.openai.parts import (
     system_text,
     text_of_block,
 )
+from antiphon.models.schemas import object_schema
 
 OWN = ("messages", "model", "stream")
 """Parameters that are the model's own to set."""
@@ -83,7 +84,7 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
         "function": {
             "name": spec["name"],
             "description": spec["description"],
-            "parameters": spec["inputSchema"]["json"],
+            "parameters": object_schema(spec["inputSchema"]["json"]),
         },
     }
 

@@ -25,6 +25,7 @@ from antiphon.models.openai.parts import (
     system_text,
     text_of_block,
 )
+from antiphon.models.schemas import object_schema
 
 OWN = ("background", "input", "model", "previous_response_id", "store", "stream")
 """Parameters that are the model's own to set."""
@@ -108,7 +109,7 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
         "type": "function",
         "name": spec["name"],
         "description": spec["description"],
-        "parameters": spec["inputSchema"]["json"],
+        "parameters": object_schema(spec["inputSchema"]["json"]),
         "strict": False,  # strict schemas are a dialect of their own, which tools need not speak
     }
 

@@ -156,6 +156,10 @@ def _check_tools(tools: list[dict[str, Any]]) -> None:
             raise _invalid(f"tools.{index}.custom.input_schema: Field required")
         if tool["input_schema"].get("type") != "object":
             raise _invalid(f"tools.{index}.custom.input_schema.type: Input should be 'object'")
+        if {"oneOf", "allOf", "anyOf"} & tool["input_schema"].keys():
+            raise _invalid(
+                f"tools.{index}.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
+            )
         if name in names:
             raise _invalid("tools: Tool names must be unique.")
         names.add(name)

@@ -77,7 +77,7 @@ def check_request(
         )
     messages = cast("list[dict[str, Any]]", body.get("messages") or [])
     _check_settings(body)
-    _check_tools(body)
+    _check_tools(body, model_id)
     _check_order(messages)
     for index, message in enumerate(messages):
         _check_content(index, message, model_id=model_id, signatures=signatures)
@@ -129,7 +129,7 @@ def _check_settings(body: Mapping[str, Any]) -> None:
             )
 
 
-def _check_tools(body: Mapping[str, Any]) -> None:
+def _check_tools(body: Mapping[str, Any], model_id: str) -> None:
     config = body.get("toolConfig")
     if config is None:
         return
@@ -148,6 +148,11 @@ def _check_tools(body: Mapping[str, Any]) -> None:
         if spec["inputSchema"].get("json", {}).get("type") != "object":
             raise Refused(
                 f"The value at toolConfig.tools.{index}.toolSpec.inputSchema.json.type must be one of the following: object."
+            )
+        if "anthropic.claude" in model_id and {"oneOf", "allOf", "anyOf"} & spec["inputSchema"]["json"].keys():
+            raise Refused(
+                f"The model returned the following errors: tools.{index}.custom.input_schema: input_schema does not support "
+                "oneOf, allOf, or anyOf at the top level"
             )
         if extra := sorted(set(spec) - {"name", "description", "inputSchema", "strict"}):
             raise Refused(f"Malformed input request: #/toolConfig: extraneous key [{extra[0]}] is not permitted")

@@ -463,6 +463,37 @@ def check_function(spec: Mapping[str, Any], at: str) -> None:
             param=f"{at}.parameters",
             code="invalid_function_parameters",
         )
+    wrong = _refused_schema(cast("dict[str, Any]", schema))
+    if wrong is not None:
+        raise Refused(
+            status=400,
+            message=f"Invalid schema for function '{name}': {wrong}.",
+            param=f"{at}.parameters",
+            code="invalid_function_parameters",
+        )
+
+
+def _refused_schema(schema: Mapping[str, Any]) -> str | None:
+    """What is wrong with the schema of a tool's parameters, which is one of an object."""
+    if {"oneOf", "anyOf", "allOf", "enum", "not"} & schema.keys():
+        return "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"
+    if "properties" not in schema:
+        return "In context=(), object schema missing properties"
+    return _without_items(schema, ())
+
+
+def _without_items(schema: object, context: tuple[str, ...]) -> str | None:
+    if not isinstance(schema, dict):
+        return None
+    entry = cast("dict[str, Any]", schema)
+    if entry.get("type") == "array" and "items" not in entry:
+        return f"In context={context!r}, array schema missing items"
+    inner: list[tuple[tuple[str, ...], object]] = [(("items",), entry.get("items"))]
+    inner += [((name, key), part) for name in ("properties", "$defs") for key, part in entry.get(name, {}).items()]
+    inner += [
+        ((name, str(at)), part) for name in ("anyOf", "oneOf", "allOf") for at, part in enumerate(entry.get(name, ()))
+    ]
+    return next((wrong for at, part in inner if (wrong := _without_items(part, (*context, *at))) is not None), None)
 
 
 def check_length(value: str, param: str, longest: int) -> None:
