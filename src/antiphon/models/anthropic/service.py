@@ -93,6 +93,8 @@ class AnthropicService:
         from anthropic import AnthropicError, AsyncStream
 
         key = "" if self._key is None else await self._key.current()
+        failure: ModelError
+        cause: Exception | None
         try:
             async with self._connected(key) as client:
                 stream = await client.post(
@@ -108,16 +110,18 @@ class AnthropicService:
                         yield event
                 finally:
                     await stream.close()
+            return
         except ModelError:
             raise
         except (AnthropicError, ValueError, OSError) as error:
             failure = self._translated(error, str(request["model"]), key)
             # The provider's words may hold the key, and a traceback shows what an error comes from.
-            raise failure from (None if key and key in f"{error}{error.__cause__}" else error)
+            cause = None if key and key in f"{error}{error.__cause__}" else error
         except Exception as error:
             if type(error).__module__.partition(".")[0] not in {"httpx", "httpx2", "httpcore", "httpcore2"}:
                 raise
-            raise unreachable(error, self.address, key) from error  # the SDK lets these through in mid stream
+            failure, cause = unreachable(error, self.address, key), error  # the SDK lets these through in mid stream
+        raise failure from cause  # out here, so that an error with the key in it is not its context either
 
     @asynccontextmanager
     async def _connected(self, key: str) -> AsyncGenerator[AsyncAnthropic, None]:

@@ -104,6 +104,8 @@ class GeminiService:
         except ValidationError as error:
             raise ModelRequestError(f"the SDK does not take the parameters: {error}") from error
         key = "" if self._key is None else await self._key.current()
+        failure: ModelError
+        cause: Exception | None
         try:
             async with self._connected(key) as client:
                 stream: Any = await cast("Any", client).aio.models.generate_content_stream(
@@ -112,24 +114,31 @@ class GeminiService:
                 async with aclosing(stream) as chunks:
                     async for chunk in chunks:
                         yield chunk.model_dump(exclude_none=True, exclude={"sdk_http_response"})
+            return
         except ModelError:
             raise
         except APIError as error:
             refused = cast("Any", error)
             told = without_key(str(refused.message or refused.details), key)
             failure = failure_from(int(refused.code or 500), refused.status, told, refused.details, model_id=model_id)
-            raise failure from (None if key and key in str(error) else error)
+            cause = None if key and key in str(error) else error
         except OSError as error:
-            raise unreachable(error, self.address, key) from error
+            failure, cause = unreachable(error, self.address, key), error
         except (UnknownApiResponseError, ValidationError, UnicodeError) as error:
-            reason = without_key(str(error), key)[:500]
-            raise ModelProtocolError(f"{self.address} sent what cannot be read: {reason}: check base_url") from error
+            told = str(error)
+            failure = ModelProtocolError(
+                f"{self.address} sent what cannot be read: {without_key(told, key)[:500]}: check base_url"
+            )
+            cause = None if key and key in told else error
         except ValueError as error:
-            raise ModelRequestError(f"the SDK does not take the request: {without_key(str(error), key)}") from error
+            told = str(error)
+            failure = ModelRequestError(f"the SDK does not take the request: {without_key(told, key)}")
+            cause = None if key and key in told else error
         except Exception as error:
             if type(error).__module__.partition(".")[0] not in _HTTP_LIBRARIES:
                 raise
-            raise unreachable(error, self.address, key) from error  # the SDK lets these through
+            failure, cause = unreachable(error, self.address, key), error  # the SDK lets these through
+        raise failure from cause  # out here, so that an error with the key in it is not its context either
 
     @asynccontextmanager
     async def _connected(self, key: str) -> AsyncGenerator[Client, None]:

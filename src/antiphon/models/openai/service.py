@@ -149,6 +149,8 @@ class OpenAIService:
         from openai import AsyncStream, OpenAIError
 
         key = "" if self._key is None else await self._key.current()
+        failure: ModelError
+        cause: Exception | None
         try:
             async with self._connected(key) as client:
                 key = key or client.api_key
@@ -172,6 +174,7 @@ class OpenAIService:
                         yield event
                 finally:
                     await stream.close()
+            return
         except (OpenAIError, JSONDecodeError, UnicodeDecodeError) as error:
             if decoder.over:  # what broke is not the answer
                 for event in decoder.end():
@@ -180,7 +183,8 @@ class OpenAIService:
             failure = self._translated(error, str(body.get("model", "")), key)
             # The provider's words may hold the key, and a traceback shows what an error comes from.
             told = f"{error}{error.__cause__}"
-            raise failure from (error if without_key(told, key) == told else None)
+            cause = error if without_key(told, key) == told else None
+        raise failure from cause  # out here, so that the other one is not its context either
 
     @asynccontextmanager
     async def _connected(self, key: str) -> AsyncGenerator[AsyncOpenAI]:

@@ -225,10 +225,10 @@ async def nobody() -> str:
 def tells_nothing(secret: str, model: ConfiguredModel, error: AntiphonError | None) -> None:
     """The secret is in no word that a log could hold."""
     told = [repr(model), str(model), repr(model.get_config())]
-    cause: BaseException | None = error
-    while cause is not None:
+    known: list[BaseException] = [] if error is None else [error]
+    for cause in known:  # it grows: reporters of errors look at contexts too
         told += [str(cause), repr(cause)]
-        cause = cause.__cause__
+        known += [inner for inner in (cause.__cause__, cause.__context__) if inner is not None and inner not in known]
     assert not [text for text in told if secret in text], "a secret is told"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from copy import deepcopy
@@ -352,8 +353,11 @@ class ModelContract(Lacks):
         with pytest.raises(ModelError):
             await in_virtual_time(clock, ask(make_model(clock=clock), [user("hello")]))
 
-    async def test_a_wrong_key_is_refused_and_never_told(self, make_model: MakeModel, provider: TurnProvider) -> None:
+    async def test_a_wrong_key_is_refused_and_never_told(
+        self, make_model: MakeModel, provider: TurnProvider, caplog: pytest.LogCaptureFixture
+    ) -> None:
         self.needs("credentials")
+        caplog.set_level(logging.DEBUG)
         provider.say("never")
         wrong = "wrong-key-0123456789abcdef"
         model = make_model(key=wrong)
@@ -361,6 +365,7 @@ class ModelContract(Lacks):
             await ask(model, [user("hello")])
         assert refused.value.status == "UNAUTHENTICATED"
         tells_nothing(wrong, model, refused.value)
+        assert wrong not in caplog.text
 
     async def test_an_unknown_model_is_named(self, make_model: MakeModel, provider: TurnProvider) -> None:
         self.needs("model_names")
