@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
+import os
 import socket
+import subprocess
+import sys
 import threading
 
 import boto3
@@ -587,3 +590,62 @@ async def test_an_agents_own_patience_comes_after_the_models(server):
     with pytest.raises(ModelThrottledException):
         await in_virtual_time(clock, agent.invoke_async("hello"))
     assert len(server.requests) == 2
+
+
+async def test_no_secret_is_in_any_record_of_a_log_also_botocores(caplog):
+    caplog.set_level(logging.DEBUG)
+    async with BedrockServer(session_token="a-token/of+the==session") as server:
+        server.say("yes")
+        await ask(model_for(server), [user("x")])
+        assert server.requests[0].headers["x-amz-security-token"] == "a-token/of+the==session"
+        assert "x-amz-security-token" in caplog.text
+        assert "a-token" not in caplog.text
+        assert server.key not in caplog.text
+
+
+FORK = """
+import asyncio, os, threading
+from antiphon.models import BedrockModel
+from antiphon.testing.model_suite.support import ask, user
+from antiphon.testing.servers import BedrockServer
+
+def serve():
+    async def main():
+        async with BedrockServer() as server:
+            found.append((server, asyncio.get_running_loop(), over := asyncio.Event()))
+            ready.set()
+            await over.wait()
+            print(len({id(request) for request in server.requests}))
+    asyncio.run(main())
+
+found, ready = [], threading.Event()
+thread = threading.Thread(target=serve)
+thread.start()
+ready.wait()
+server, loop, over = found[0]
+model = BedrockModel(model_id=server.model_id, endpoint_url=server.url, environ=server.environ)
+answer = lambda: asyncio.run(ask(model, [user("x")])).text
+for text in ("one", "two", "three"):
+    server.say(text)
+assert answer() == "one"
+mine = model._access.client()
+child = os.fork()
+if child == 0:
+    assert answer() == "two"
+    assert model._access.client() is not mine  # nor is a connection of the parent's used
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+assert answer() == "three" and model._access.client() is mine
+loop.call_soon_threadsafe(over.set)
+thread.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+async def test_a_forked_process_has_connections_of_its_own():
+    done = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    told, _ = await done.communicate()
+    assert (told.decode().strip(), done.returncode) == ("3", 0)

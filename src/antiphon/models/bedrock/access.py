@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from antiphon.errors import InvalidInputError, MissingExtraError, ModelCredentialsError
+from antiphon.models.bedrock.discretion import hush_secrets
 from antiphon.models.bedrock.line import hold_connections
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Access:
         self._environ = environ
         self._lock = threading.Lock()
         self._client: Any = None
+        self._pid = 0
 
     @property
     def region(self) -> str:
@@ -92,10 +94,10 @@ class Access:
         return self._endpoint_url or f"https://bedrock-runtime.{self.region}.amazonaws.com"
 
     def client(self) -> Any:
-        """The client, made once. Blocks; call it on a thread of its own."""
+        """The client, made once in each process: its connections cannot be shared. Blocks; call it on a thread of its own."""
         with self._lock:
-            if self._client is None:
-                self._client = self._make()
+            if self._client is None or self._pid != os.getpid():
+                self._client, self._pid = self._make(), os.getpid()
             return self._client
 
     def _named_region(self) -> str | None:
@@ -133,6 +135,7 @@ class Access:
             config=config,
         )
         hold_connections(client)
+        hush_secrets()
         return client
 
     def _asking_only_us(self) -> Any:
