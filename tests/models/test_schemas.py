@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon import Agent, tool
+from antiphon import Agent, BidiAgent, tool
 from antiphon.content import text_of
 from antiphon.models.schemas import object_schema
+from antiphon.testing import VirtualClock
+from antiphon.testing.model_suite.talk import Talk
+from tests.models.contract.providers import PROVIDERS as LIVE
 from tests.models.test_takeover import PROVIDERS
 
 PET = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -58,6 +61,21 @@ async def test_a_tool_with_an_odd_schema_is_taken_by_every_provider(name, schema
         server.say("Yes.")
         agent = Agent(PROVIDERS[name][1](server), tools=[odd_tool])
         assert text_of((await agent.invoke_async("Have you a tool?")).message) == "Yes."
+
+
+@pytest.mark.parametrize("name", LIVE)
+async def test_every_live_provider_takes_tools_with_odd_schemas(name):
+    tools = [
+        tool(name=f"odd_{number}", inputSchema=schema)(lambda **given: "done")
+        for number, schema in enumerate(ODD.values())
+    ]
+    async with LIVE[name](VirtualClock(autojump=False)) as server:
+        server.say("Yes.", seconds=0.1)
+        clock = VirtualClock(autojump=False)
+        async with Talk(BidiAgent(server.make(clock=clock), clock=clock, tools=tools), clock) as talk:
+            await talk.agent.send("Have you a tool?")
+            await talk.answers(1)
+        assert server.complaints() == []
 
 
 def test_alternatives_at_the_top_become_one_object():

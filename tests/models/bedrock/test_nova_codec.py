@@ -98,7 +98,10 @@ def test_a_session_is_opened_in_the_order_that_the_service_wants():
     prompt = events[1][1]
     assert prompt["audioOutputConfiguration"]["voiceId"] == "tiffany"
     assert prompt["audioOutputConfiguration"]["sampleRateHertz"] == 16000
-    assert json.loads(prompt["toolConfiguration"]["tools"][0]["toolSpec"]["inputSchema"]["json"]) == {"type": "object"}
+    assert json.loads(prompt["toolConfiguration"]["tools"][0]["toolSpec"]["inputSchema"]["json"]) == {
+        "type": "object",
+        "properties": {},
+    }
     starts = [body for name, body in events if name == "contentStart"]
     assert [(body["type"], body["role"], body["interactive"]) for body in starts] == [
         ("TEXT", "SYSTEM", False),

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from antiphon.content import Messages, Role, ToolResult, ToolSpec
 from antiphon.errors import InvalidInputError
+from antiphon.models.schemas import object_schema
 
 LONGEST_MESSAGE = 50_000
 """Bytes of one message of the history."""
@@ -117,7 +118,7 @@ class Opening:
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
     schema = spec["inputSchema"].get("json", {})
-    text = schema if isinstance(schema, str) else json.dumps(schema)
+    text = schema if isinstance(schema, str) else json.dumps(object_schema(schema))
     return {
         "toolSpec": {
             "name": spec["name"],

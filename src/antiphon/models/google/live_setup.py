@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from antiphon.content import ContentBlock, Messages, ToolSpec
 from antiphon.errors import InvalidInputError
+from antiphon.models.schemas import object_schema
 
 Scheduling = Literal["INTERRUPT", "WHEN_IDLE", "SILENT"]
 
@@ -194,8 +195,8 @@ def setup_message(
 
 def _declaration(settings: LiveSettings, tool: ToolSpec) -> dict[str, Any]:
     declaration: dict[str, Any] = {"name": tool["name"], "description": tool["description"]}
-    schema = tool["inputSchema"].get("json", {})
-    if schema.get("properties"):  # an object without properties is refused: no parameters are left out instead
+    schema = object_schema(tool["inputSchema"].get("json", {}))
+    if schema["properties"]:  # an object without properties is refused: no parameters are left out instead
         declaration["parametersJsonSchema"] = schema
     if settings.does_not_block(tool["name"]):
         declaration["behavior"] = "NON_BLOCKING"

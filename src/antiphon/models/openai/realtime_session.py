@@ -11,6 +11,7 @@ from antiphon.content import ToolSpec
 from antiphon.errors import InvalidInputError, InvalidTypeError
 from antiphon.models.openai.realtime_errors import check_duration
 from antiphon.models.openai.realtime_sound import SoundFormat, sound_format
+from antiphon.models.schemas import object_schema
 
 LONGEST_SESSION_S = 3000.0
 """The provider ends a session after 60 minutes, without a warning; this leaves time to open another one in good order."""
@@ -110,7 +111,7 @@ def _function(tool: ToolSpec) -> dict[str, Any]:
         "type": "function",
         "name": tool["name"],
         "description": tool["description"],
-        "parameters": tool["inputSchema"]["json"],
+        "parameters": object_schema(tool["inputSchema"].get("json", {})),
     }
 
 
