@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import closing
 
 import boto3
 import pytest
@@ -219,13 +220,17 @@ def test_a_status_is_refused_for_models_that_read_none(place):
 def test_boto3_reads_the_stream_and_its_exceptions(place):
     server, client = place
     server.call_tools([("weather", {"city": "Paris"}, "mine")], "Let me see.", reasoning="Hm.")
-    events = list(client.converse_stream(modelId=server.model_id, messages=START, toolConfig=TOOLS)["stream"])
+    with closing(client.converse_stream(modelId=server.model_id, messages=START, toolConfig=TOOLS)["stream"]) as stream:
+        events = list(stream)
     assert [next(iter(event)) for event in events][-2:] == ["messageStop", "metadata"]
     starts = [event["contentBlockStart"]["start"] for event in events if "contentBlockStart" in event]
     assert starts == [{"toolUse": {"toolUseId": "mine", "name": "weather"}}]
     server.fail("modelStreamErrorException", "broken")
-    with pytest.raises(ClientError, match="broken"):
-        list(client.converse_stream(modelId=server.model_id, messages=START)["stream"])
+    with (
+        closing(client.converse_stream(modelId=server.model_id, messages=START)["stream"]) as stream,
+        pytest.raises(ClientError, match="broken"),
+    ):
+        list(stream)
 
 
 def test_a_script_that_is_used_up_says_so(place):
