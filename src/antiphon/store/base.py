@@ -116,7 +116,9 @@ class SessionSnapshot:
 Change: TypeAlias = Callable[[SessionSnapshot | None], SessionSnapshot | None]
 """Makes the next state of a row from the one that is there (None: there is none). None declines: nothing is written.
 
-It must be pure: where writers meet it is called again. It gets the stored status, never `expired`.
+It must be pure: where writers meet it is called again. It is shown the row as this store saw it last, before the store is
+asked; if the row has changed since, or `fn` declines or raises, it is called again with the row as it is stored, and that counts.
+It gets the stored status, never `expired`.
 """
 
 

@@ -7,9 +7,8 @@ What stores do is written once, as generators (`Steps`): each `yield` asks for a
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,7 +16,7 @@ from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.iothread import IOThread
 from antiphon.store.backend import Backend, Job, Outcome, Reading
 from antiphon.store.base import EXPIRES_AFTER
-from antiphon.store.messages import Origin, StoredMessages
+from antiphon.store.known import KnownRows
 from antiphon.store.watching import Hub
 
 T = TypeVar("T")
@@ -174,43 +173,3 @@ class StoreCore:
             write = ticket.write
             if write.wakes is not None and ticket.outcome is not None and ticket.outcome.error is None:
                 self.hub.wake(write.job.tenant, None if write.wakes == EVERY_ROW else write.wakes)
-
-
-class KnownRows:
-    """The messages of rows that this store read or wrote lately, so that the next save need not read them again.
-
-    A row's state never changes under one `Origin`, so nothing here can be out of date. Lists of successive rows share
-    their messages.
-
-    Args:
-        most: How many messages may be held, shared ones counted each time; the newest row's always are.
-    """
-
-    def __init__(self, most: int = 200_000) -> None:
-        self._most, self._held = most, 0
-        self._rows: OrderedDict[Origin, StoredMessages] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, origin: Origin) -> StoredMessages | None:
-        """The messages of a row in this very state."""
-        with self._lock:
-            found = self._rows.get(origin)
-            if found is not None:
-                self._rows.move_to_end(origin)
-            return found
-
-    def put(self, origin: Origin, messages: StoredMessages) -> None:
-        """Remember them."""
-        with self._lock:
-            before = self._rows.pop(origin, None)
-            self._held += len(messages) - (0 if before is None else len(before))
-            self._rows[origin] = messages
-            while self._held > self._most and len(self._rows) > 1:
-                self._held -= len(self._rows.popitem(last=False)[1])
-
-    def forget(self, origins: Iterable[Origin] | None = None) -> None:
-        """Let go of these, or of all."""
-        with self._lock:
-            for origin in list(self._rows) if origins is None else origins:
-                gone = self._rows.pop(origin, None)
-                self._held -= 0 if gone is None else len(gone)

@@ -1,4 +1,9 @@
-"""How a row is saved: read, change, find out what is new, and write that."""
+"""How a row is saved: read, change, find out what is new, and write that.
+
+Nothing is locked between these steps: the change itself looks whether what it was planned on is still so, and else the row is
+planned anew. That makes it safe to plan on what is merely remembered, and so a save that follows another one of this store asks
+nothing: it only writes.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,9 @@ from antiphon.jsonable import private_copy
 from antiphon.store.backend import Job, Reading
 from antiphon.store.base import IN_FLIGHT, Change, SessionSnapshot, Tip
 from antiphon.store.changes import Commit
-from antiphon.store.core import KnownRows, Read, Steps, Write
-from antiphon.store.lines import Layout, Piece, lay_out
+from antiphon.store.core import Read, Steps, Write
+from antiphon.store.known import Footing, KnownRows
+from antiphon.store.lines import NEW_LINE, Layout, Piece, lay_out
 from antiphon.store.matching import Matched, match
 from antiphon.store.messages import Origin, StoredMessages
 from antiphon.store.record import LARGE_MESSAGE, Row, body
@@ -33,11 +39,13 @@ class _Ground:
         redactions: How many the session has seen.
         masks: What was redacted; None when nothing was.
         bases: Rows that may hold most of the list, best first, each with the length of its last line.
+        is_whole: Whether the store could not name another one.
     """
 
     redactions: int
     masks: Masks | None
     bases: tuple[tuple[Row, int], ...]
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,21 @@ class _Plan:
     length: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A change that is ready to be carried out.
+
+    Attributes:
+        commit: The change.
+        plan: Where its messages go; None where it has none.
+        parts: Its parts in JSON.
+    """
+
+    commit: Commit
+    plan: _Plan | None
+    parts: dict[str, bytes]
+
+
 def save(
     known: KnownRows, tenant: str, snapshot_id: str, fn: Change, expected_tip: str | Tip | None
 ) -> Steps[SessionSnapshot | None]:
@@ -66,14 +89,52 @@ def save(
     if not isinstance(expected_tip, Tip) and expected_tip is not None:
         check_id("expected_tip", expected_tip)
     moved: MovedError | None = None
-    for _ in range(_TRIES):
+    if not is_minted:
+        is_guess, guessed = _remembered(known, tenant, snapshot_id, expected_tip)
+        if is_guess:
+            saved = yield from _save_on_guess(known, tenant, snapshot_id, guessed, fn, expected_tip)
+            if saved is not None:
+                return saved
+    for trial in range(_TRIES):
         try:
             old = None if is_minted else (yield Read(tenant, lambda view: _load(view, tenant, snapshot_id, known)))
-            return (yield from _save(known, tenant, snapshot_id, old, fn, expected_tip))
+            prepared = yield from _prepared(known, tenant, snapshot_id, old, fn, expected_tip, unasked=trial == 0)
+            return None if prepared is None else (yield from _carry_out(known, tenant, old, prepared))
         except MovedError as error:
             moved = error
             yield None
     raise ContendedError(f"snapshot {snapshot_id!r} is still contended after {_TRIES} tries") from moved
+
+
+def _save_on_guess(
+    known: KnownRows, tenant: str, snapshot_id: str, old: Loaded | None, fn: Change, expected_tip: str | Tip | None
+) -> Steps[SessionSnapshot | None]:
+    """Save a row that is taken to be as it is remembered; None: it is not, or only the store can tell."""
+    try:
+        prepared = yield from _prepared(known, tenant, snapshot_id, old, fn, expected_tip, unasked=True)
+    except Exception:  # noqa: BLE001 - whatever `fn` or a check has against the guess, it may not have against the row
+        return None
+    if prepared is None:
+        return None
+    try:
+        return (yield from _carry_out(known, tenant, old, prepared))
+    except MovedError:
+        return None
+
+
+def _remembered(
+    known: KnownRows, tenant: str, snapshot_id: str, expected_tip: str | Tip | None
+) -> tuple[bool, Loaded | None]:
+    """Whether the row can be guessed, and the guess. A row that nobody knows, and that is to follow another, is new."""
+    footing = known.footing(tenant, snapshot_id)
+    if footing is None:
+        return not isinstance(expected_tip, Tip) and expected_tip != snapshot_id, None
+    if footing.parts is None:
+        return False, None
+    row = footing.row
+    origin = Origin(tenant, snapshot_id, row.revision, footing.redactions)
+    messages = None if row.record.spans is None else known.get(origin)
+    return (messages is None) == (row.record.spans is None), Loaded(row, origin, footing.parts, messages)
 
 
 def _load(view: Reading, tenant: str, snapshot_id: str, known: KnownRows) -> Loaded | None:
@@ -81,9 +142,17 @@ def _load(view: Reading, tenant: str, snapshot_id: str, known: KnownRows) -> Loa
     return None if row is None else load(view, tenant, row, known=known.get)
 
 
-def _save(
-    known: KnownRows, tenant: str, snapshot_id: str, old: Loaded | None, fn: Change, expected_tip: str | Tip | None
-) -> Steps[SessionSnapshot | None]:
+def _prepared(
+    known: KnownRows,
+    tenant: str,
+    snapshot_id: str,
+    old: Loaded | None,
+    fn: Change,
+    expected_tip: str | Tip | None,
+    *,
+    unasked: bool,
+) -> Steps[_Prepared | None]:
+    """What there is to write; None when `fn` declines. `unasked`: what is remembered will do for what the row builds on."""
     given = fn(None if old is None else old.shown())
     if given is None:
         return None
@@ -94,16 +163,22 @@ def _save(
         if old.messages is not None:
             known.put(old.origin, old.messages)
     listed = listed_messages(wanted)
-    ground: _Ground = yield Read(tenant, lambda view: _ground(view, session_id, wanted.parent_id, old, listed))
+    ground = _remembered_ground(known, tenant, session_id, wanted.parent_id, old, listed) if unasked else None
+    plan = None
+    if ground is not None and listed is not None:
+        plan = yield from _plan(known, tenant, listed, ground)
+        if plan.base is None and not ground.is_whole:
+            ground = None  # another row may share something with the list
+    if ground is None:
+        ground = yield from _asked_ground(known, tenant, session_id, wanted.parent_id, old, listed)
+        plan = None if listed is None else (yield from _plan(known, tenant, listed, ground))
     if old is not None and old.origin.redactions != ground.redactions:
         raise MovedError(f"session {session_id!r} was redacted")
     parts = parts_of(wanted, ground.masks)
     blobs = dict(parts.blobs)
-    plan = None
     fresh: list[bytes] = []
     grown: list[bytes] = []
-    if listed is not None:
-        plan = yield from _plan(known, tenant, listed, ground)
+    if plan is not None:
         fresh = yield from _bodies(plan.messages, plan.layout.fresh, blobs)
         count = len(plan.messages)
         grown = yield from _bodies(plan.messages, range(count - plan.layout.grown, count), blobs)
@@ -120,12 +195,34 @@ def _save(
         length=0 if plan is None else plan.length,
         blobs=blobs,
     )
-    row = yield Write(Job(tenant, session_id, commit.carry_out, None if old else snapshot_id), wakes=snapshot_id)
-    origin = Origin(tenant, snapshot_id, row.revision, ground.redactions)
+    return _Prepared(commit, plan, parts.raw)
+
+
+def _carry_out(known: KnownRows, tenant: str, old: Loaded | None, prepared: _Prepared) -> Steps[SessionSnapshot]:
+    """Write it, and remember it."""
+    commit, plan = prepared.commit, prepared.plan
+    job = Job(tenant, commit.session_id, commit.carry_out, None if old else commit.snapshot_id)
+    row: Row = yield Write(job, wakes=commit.snapshot_id)
+    origin = Origin(tenant, row.snapshot_id, row.revision, commit.redactions)
     messages = None if plan is None else plan.messages.came_from(origin)
     if messages is not None:
         known.put(origin, messages)
-    return Loaded(row, origin, parts.raw, messages).shown()
+    length = _length_after(row, plan)
+    if length is not None:
+        grows = row.record.status in IN_FLIGHT
+        known.see(tenant, Footing(row, commit.redactions, length, prepared.parts if grows else None))
+    return Loaded(row, origin, prepared.parts, messages).shown()
+
+
+def _length_after(row: Row, plan: _Plan | None) -> int | None:
+    """How long the line of a row's last span is, now that it was written; None where that is not known."""
+    spans = row.record.spans
+    if plan is None or not spans:
+        return 0
+    if plan.layout.grown or plan.layout.spans[-1].line == NEW_LINE:
+        return spans[-1].stop
+    base = None if plan.base is None else plan.base.record.spans
+    return plan.length if base and base[-1].line == spans[-1].line else None
 
 
 def _guard(old: Row, wanted: SessionSnapshot) -> None:
@@ -175,6 +272,56 @@ def _ground(
         masks,
         tuple((row, view.length(session_id, row.record.spans[-1].line)) for row in bases if row.record.spans),
     )
+
+
+def _asked_ground(
+    known: KnownRows,
+    tenant: str,
+    session_id: str,
+    parent_id: str | None,
+    old: Loaded | None,
+    listed: Sequence[Any] | None,
+) -> Steps[_Ground]:
+    ground: _Ground = yield Read(tenant, lambda view: _ground(view, session_id, parent_id, old, listed))
+    for row, length in ground.bases:
+        known.see(tenant, Footing(row, ground.redactions, length))
+    return ground
+
+
+def _remembered_ground(
+    known: KnownRows,
+    tenant: str,
+    session_id: str,
+    parent_id: str | None,
+    old: Loaded | None,
+    listed: Sequence[Any] | None,
+) -> _Ground | None:
+    """What `_ground` would find, as far as it is remembered; None where that is not enough."""
+    origin = listed.origin if isinstance(listed, StoredMessages) else None
+    names = [
+        *((origin.snapshot_id,) if origin is not None else ()),
+        *((old.row.snapshot_id,) if old is not None else ()),
+        *((parent_id,) if parent_id is not None else ()),
+    ]
+    bases: list[tuple[Row, int]] = []
+    is_whole = True
+    for name in dict.fromkeys(names):
+        footing = known.footing(tenant, name)
+        if (
+            footing is not None
+            and old is not None
+            and name == old.row.snapshot_id
+            and footing.row.revision != old.row.revision
+        ):
+            footing = None
+        if footing is None or footing.row.session_id != session_id or footing.redactions:
+            if not bases:
+                return None
+            is_whole = False  # but the first one is nearly always what the list goes on from
+            break
+        if footing.row.record.spans:
+            bases.append((footing.row, footing.length))
+    return _Ground(0, None, tuple(bases), is_whole) if bases or (names and not listed) else None
 
 
 def _plan(

@@ -1,0 +1,268 @@
+"""What a store remembers saves questions, and never decides anything."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from antiphon.errors import SessionConflictError, StaleEpochError, TerminalStatusError
+from antiphon.store import LineStore, SessionSnapshot
+from antiphon.store.core import StoreCore
+from antiphon.store.known import Footing, KnownRows
+from antiphon.store.memory import MemoryBackend
+from antiphon.store.record import Record, Row
+from antiphon.testing.store_suite.support import exact, found, put, row, said, snapshot, words
+
+
+class Counting(MemoryBackend):
+    """Memory that counts how often it is read from and written to, and what is appended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = self.writes = self.appended = 0
+
+    def read(self, tenant, look):
+        self.reads += 1
+        return super().read(tenant, look)
+
+    def write(self, jobs):
+        self.writes += len(jobs)
+        for job in jobs:
+            commit = getattr(job.work, "__self__", None)
+            self.appended += 0 if commit is None else len(commit.fresh) + len(commit.grown)
+        return super().write(jobs)
+
+    def taken(self) -> tuple[int, int]:
+        """Reads and writes since this was asked before."""
+        taken = self.reads, self.writes
+        self.reads = self.writes = 0
+        return taken
+
+
+@pytest.fixture
+def backend() -> Counting:
+    return Counting()
+
+
+@pytest.fixture
+def store(backend: Counting) -> LineStore:
+    return LineStore(StoreCore(backend, name="one"))
+
+
+@pytest.fixture
+def other(backend: Counting) -> LineStore:
+    """Another process's, over the same place."""
+    return LineStore(StoreCore(backend, name="other"))
+
+
+async def begin(store: LineStore, *texts: str, **fields: Any) -> SessionSnapshot:
+    """The first turn of session `s`."""
+    return await put(store, "t0", row(0, snapshot=snapshot(said(*texts or ("a", "b"))), **fields), expected_tip=None)
+
+
+async def go_on(store: LineStore, turn: int, **fields: Any) -> SessionSnapshot:
+    """A turn of session `s`, after the one before it."""
+    texts = [f"m{number}" for number in range(2 * turn)]
+    wanted = row(turn, parent_id=f"t{turn - 1}", snapshot=snapshot(said("a", "b", *texts)), **fields)
+    return await put(store, f"t{turn}", wanted, expected_tip=f"t{turn - 1}")
+
+
+async def test_a_turn_after_a_turn_of_ours_asks_nothing_and_writes_once(store: LineStore, backend: Counting):
+    await begin(store)
+    backend.taken()
+    for turn in range(1, 20):
+        await go_on(store, turn)
+    assert backend.taken() == (0, 19)
+    assert backend.appended == 2 * 20
+    assert words(await found(store, "t19"))[-1] == "m37"
+
+
+async def test_a_row_that_grows_is_shown_to_its_change_from_memory_until_it_is_settled(
+    store: LineStore, backend: Counting
+):
+    await begin(store, status="pending", journal={"open": [1]}, usage={"n": 1})
+    shown: list[bytes] = []
+
+    def grow(there: SessionSnapshot | None) -> SessionSnapshot:
+        shown.append(exact(there))
+        assert there is not None
+        loaded = there.loaded()
+        assert loaded is not None
+        messages = [*loaded.data["messages"], *said("more")]
+        return replace(there, snapshot=snapshot(messages, n=len(messages)), journal={"open": messages})
+
+    before = exact(await found(store, "t0"))
+    backend.taken()
+    for _ in range(5):
+        saved = await store.save_snapshot("t0", grow, expected_tip="t0")
+        assert shown[-1] == before
+        before = exact(saved)
+    assert backend.taken() == (0, 5)
+    assert exact(await found(store, "t0")) == before
+    await store.save_snapshot("t0", lambda there: there and replace(there, status="completed"))
+    backend.taken()
+    await store.save_snapshot("t0", lambda there: there and replace(there, usage={"n": 2}))
+    assert backend.taken()[0] > 0
+
+
+async def test_the_first_turn_of_another_store_asks_and_the_next_ones_do_not(
+    store: LineStore, other: LineStore, backend: Counting
+):
+    await begin(store)
+    backend.taken()
+    await go_on(other, 1)
+    assert backend.taken()[0] > 0
+    await go_on(other, 2)
+    assert backend.taken() == (0, 1)
+    assert backend.appended == 6
+
+
+Meddle = Callable[[LineStore], Any]
+
+
+async def rewrite_parent(other: LineStore) -> None:
+    await put(other, "t1", row(1, parent_id="t0", snapshot=snapshot(said("quite", "another"))))
+
+
+async def branch_off(other: LineStore) -> None:
+    listed = said("a", "b", "m0", "m1", "branch")
+    await put(other, "b", row(0.5, parent_id="t1", snapshot=snapshot(listed)))
+
+
+async def redact(other: LineStore) -> None:
+    def gone(message: Any) -> Any:
+        return said("[gone]")[0] if message["content"][0]["text"] == "m0" else None
+
+    assert await other.redact("s", gone)
+
+
+async def erase_and_begin_anew(other: LineStore) -> None:
+    await other.delete_session("s")
+    await begin(other, "new", "talk")
+    await put(other, "t1", row(1, parent_id="t0", snapshot=snapshot(said("new", "talk", "x"))))
+
+
+async def prune(other: LineStore) -> None:
+    await other.prune("s", keep=1)
+
+
+async def take_the_name(other: LineStore) -> None:
+    await put(other, "t2", row(9, "elsewhere", snapshot=snapshot(said("taken"))))
+    await other.delete_session("elsewhere")
+
+
+@pytest.mark.parametrize("meddle", [rewrite_parent, branch_off, redact, erase_and_begin_anew, prune, take_the_name])
+async def test_whatever_another_process_did_meanwhile_a_turn_reads_back_as_if_it_had_been_asked(
+    store: LineStore, other: LineStore, meddle: Meddle
+):
+    await begin(store)
+    await go_on(store, 1)
+    await meddle(other)
+    saved = await go_on(store, 2)
+    expected = ["a", "b", "[gone]" if meddle is redact else "m0", "m1", "m2", "m3"]
+    assert words(saved) == words(await found(other, "t2")) == expected
+    assert exact(await found(store, "t2")) == exact(await found(other, "t2")) == exact(saved)
+
+
+async def test_a_row_that_is_there_already_is_shown_before_it_is_replaced(store: LineStore, other: LineStore):
+    await begin(store)
+    await go_on(store, 1)
+    there = await put(other, "t2", row(2, parent_id="t1", status="pending", snapshot=snapshot(said("theirs"))))
+    shown: list[SessionSnapshot | None] = []
+
+    def change(before: SessionSnapshot | None) -> SessionSnapshot:
+        shown.append(before)
+        return row(3, parent_id="t1", status="pending", snapshot=snapshot(said("ours")))
+
+    with pytest.raises(SessionConflictError):
+        await store.save_snapshot("t2", change, expected_tip="t1")
+    assert exact(shown[-1]) == exact(there) == exact(await found(store, "t2"))
+
+
+async def test_a_change_that_objects_to_what_is_remembered_is_asked_again_about_what_is_stored(
+    store: LineStore, other: LineStore
+):
+    await begin(store, status="pending")
+    await other.save_snapshot("t0", lambda there: there and replace(there, usage={"n": 1}))
+
+    def needs_usage(there: SessionSnapshot | None) -> SessionSnapshot:
+        if there is None or there.usage is None:
+            raise ValueError("no usage")
+        return replace(there, usage={"n": there.usage["n"] + 1})
+
+    def if_used(there: SessionSnapshot | None) -> SessionSnapshot | None:
+        return None if there is None or there.usage is None else replace(there, finish_reason="stop")
+
+    saved = await store.save_snapshot("t0", needs_usage)
+    assert saved is not None
+    assert saved.usage == {"n": 2}
+    await other.save_snapshot("t0", lambda there: there and replace(there, usage=None))
+    with pytest.raises(ValueError, match="no usage"):
+        await store.save_snapshot("t0", needs_usage)
+    assert await store.save_snapshot("t0", if_used) is None
+    await other.save_snapshot("t0", lambda there: there and replace(there, usage={"n": 7}))
+    saved = await store.save_snapshot("t0", if_used)
+    assert saved is not None
+    assert (saved.usage, saved.finish_reason) == ({"n": 7}, "stop")
+
+
+async def test_the_store_decides_about_statuses_and_epochs(store: LineStore, other: LineStore):
+    await begin(store, status="pending")
+    await other.save_snapshot("t0", lambda there: there and replace(there, epoch=3))
+    with pytest.raises(StaleEpochError):
+        await store.save_snapshot("t0", lambda there: row(0, status="pending", epoch=1))
+    await store.save_snapshot("t0", lambda there: there and replace(there, owner="o"))
+    await other.save_snapshot("t0", lambda there: there and replace(there, status="aborted"))
+    with pytest.raises(TerminalStatusError):
+        await store.save_snapshot("t0", lambda there: there and replace(there, status="completed"))
+    # Once it is gone, its name may be given to a row with another status.
+    await other.delete_session("s")
+    await begin(other, status="pending")
+    saved = await store.save_snapshot("t0", lambda there: there and replace(there, status="completed"))
+    assert saved is not None
+    assert saved.status == "completed"
+
+
+async def test_tenants_do_not_share_what_is_remembered(store: LineStore, backend: Counting):
+    one, two = store.for_tenant("one"), store.for_tenant("two")
+    await begin(one)
+    backend.taken()
+    await put(two, "t1", row(1, parent_id="t0", snapshot=snapshot(said("a", "b", "c"))))
+    assert backend.taken()[0] > 0
+    assert await two.get_snapshot("t0") is None
+    assert words(await found(two, "t1")) == ["a", "b", "c"]
+    assert backend.appended == 5
+
+
+async def test_nothing_is_remembered_of_what_was_redacted_or_erased(store: LineStore, backend: Counting):
+    await begin(store, "secret", status="pending", journal={"words": "secret"})
+    await store.redact("s", lambda message: said("[gone]")[0], part=lambda name, value: {"words": "[gone]"})
+    known = store._core.known
+    assert known.footing("global", "t0") is None
+    await store.save_snapshot("t0", lambda there: there and replace(there, owner="o"))
+    await store.delete_session("s")
+    assert known.footing("global", "t0") is None
+
+
+def test_rows_are_forgotten_when_they_take_too_much():
+    def footing(number: int, size: int, revision: int = 0) -> Footing:
+        return Footing(
+            Row(f"r{number}", "s", revision, Record(status="pending", created_at=0)), 0, 0, {"x": bytes(size)}
+        )
+
+    known = KnownRows(most_bytes=10_000)
+    for number in range(100):
+        known.see("t", footing(number, 1_000))
+    held = [number for number in range(100) if known.footing("t", f"r{number}") is not None]
+    assert held == list(range(95, 100))
+    known.see("t", footing(99, 50_000, revision=1))
+    assert known.footing("t", "r99") is not None
+    assert known.footing("t", "r98") is None
+    assert known.footing("other", "r99") is None
+    # The same state without its parts: they are still known.
+    again = footing(99, 0, revision=1)
+    known.see("t", replace(again, parts=None))
+    there = known.footing("t", "r99")
+    assert there is not None
+    assert there.parts == {"x": bytes(50_000)}
