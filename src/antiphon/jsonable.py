@@ -227,8 +227,9 @@ def decode_json(data: bytes) -> Any:
     """
     try:
         value = msgspec.json.decode(data)
-        # Most of what is stored has no bytes at all, and then one look at the text saves the walk.
-        return _from_disk(value) if BYTES_MARK.encode() in data else value
+        # Most of what is stored has no bytes at all, and then one look at the text saves the walk. Much of it has not even
+        # an underscore, which is looked for at a tenth of the cost.
+        return _from_disk(value) if b"_" in data and BYTES_MARK.encode() in data else value
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         _refuse_by_name(data)
         raise ValueError(str(error)) from error

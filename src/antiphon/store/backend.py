@@ -113,7 +113,7 @@ class Reading(Protocol):
         """One more than the greatest position on a line; 0 for a line that is not there."""
         ...
 
-    def messages(self, session_id: str, line: int, start: int, stop: int) -> list[bytes]:
+    def messages(self, session_id: str, line: int, start: int, stop: int) -> Sequence[bytes]:
         """The bodies at these positions, in order.
 
         Raises:

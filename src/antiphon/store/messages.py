@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, overload
 
 from antiphon.content import Message
@@ -45,7 +46,7 @@ class StoredMessages(Sequence[Message]):
 
     def __init__(
         self,
-        raws: list[bytes] | None,
+        raws: Sequence[bytes] | None,
         copies: list[Any] | None,
         origin: Origin | None = None,
         *,
@@ -92,20 +93,15 @@ class StoredMessages(Sequence[Message]):
         return StoredMessages(raws, copies, self.origin, start=self.start + start, known=known)
 
     def __iter__(self) -> Iterator[Message]:
-        if self._raws is not None:
-            # In blocks: one text of all of them would be larger than what the allocator keeps at hand.
-            for start in range(0, len(self._raws), _READ):
-                yield from self._decoded(start, start + _READ)
-        else:
-            for copy in self._copies or ():
-                yield decode_json(encode_json(copy))
+        # In blocks: one text of all of them would be larger than what the allocator keeps at hand.
+        return chain.from_iterable(self._decoded(start, start + _READ) for start in range(0, len(self), _READ))
 
     def __add__(self, more: Sequence[Any]) -> StoredMessages:
         if isinstance(more, StoredMessages):
             tail = [private_copy(message) for message in more]
         else:
             tail = [private_copy(message, f"messages[{len(self) + at}]") for at, message in enumerate(more)]
-        raws = None if self._raws is None else self._raws + [encode_json(copy) for copy in tail]
+        raws = None if self._raws is None else [*self._raws, *map(encode_json, tail)]
         copies = None if self._copies is None else self._copies + tail
         return StoredMessages(raws, copies, self.origin, start=self.start, known=self.known)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, overload
 
 import msgspec
 
@@ -108,12 +108,45 @@ def address_in(body: bytes) -> bytes | None:
     return body[1:] if body[:1] == _ADDRESSED else None
 
 
+class Cuts(Sequence[bytes]):
+    """Bodies within a larger piece of bytes, each cut out when it is looked at; the piece stays in memory with them.
+
+    Args:
+        data: The piece.
+        starts: Where each begins in it.
+        sizes: How many bytes each has.
+    """
+
+    __slots__ = ("_data", "_starts", "sizes")
+
+    def __init__(self, data: bytes, starts: Sequence[int], sizes: Sequence[int]) -> None:
+        self._data, self._starts, self.sizes = data, starts, sizes
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        data = self._data
+        if isinstance(index, slice):
+            return [data[at : at + size] for at, size in zip(self._starts[index], self.sizes[index], strict=True)]
+        at = self._starts[index]
+        return data[at : at + self.sizes[index]]
+
+
 def addresses_in(bodies: Iterable[bytes]) -> set[bytes]:
     """The addresses among bodies."""
+    if isinstance(bodies, Cuts):
+        bodies = [bodies[index] for index, size in enumerate(bodies.sizes) if size == _STORED_LENGTH]
     return {stored[1:] for stored in bodies if len(stored) == _STORED_LENGTH and stored[:1] == _ADDRESSED}
 
 
-def resolve(bodies: list[bytes], fetch: Callable[[set[bytes]], Mapping[bytes, bytes]]) -> list[bytes]:
+def resolve(bodies: Sequence[bytes], fetch: Callable[[set[bytes]], Mapping[bytes, bytes]]) -> Sequence[bytes]:
     """The bodies, with large ones in place of their addresses.
 
     Args:

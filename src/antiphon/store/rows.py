@@ -131,12 +131,8 @@ def load(
             return Loaded(row, origin, parts, None)
         messages = None if known is None else known(origin)
         if messages is None:
-            raws = [
-                raw
-                for span in row.record.spans
-                for raw in view.messages(row.session_id, span.line, span.start, span.stop)
-            ]
-            raws = resolve(raws, blobs)
+            runs = [view.messages(row.session_id, span.line, span.start, span.stop) for span in row.record.spans]
+            raws = resolve(runs[0] if len(runs) == 1 else [raw for run in runs for raw in run], blobs)
             messages = StoredMessages(raws, None, origin, known=len(raws))
     except CorruptStoreError as error:
         raise CorruptStoreError(f"snapshot {row.snapshot_id!r} of session {row.session_id!r}: {error}") from error

@@ -90,11 +90,12 @@ class Contents:
         is_named: Whether the log's name is known to be durable.
         lost: Damage that was found.
         waste: What nobody needs any more.
+        order: What `ordered` gave, as long as it is right.
     """
 
     __slots__ = (
         *("begun", "blobs", "is_named", "keys", "last_line", "lines", "lost", "mark", "masks", "newest", "rows"),
-        *("_ordered", "session_id", "uid", "waste"),
+        *("order", "session_id", "uid", "waste"),
     )
 
     def __init__(self) -> None:
@@ -112,7 +113,7 @@ class Contents:
         self.is_named = False
         self.lost: list[tuple[int, int]] = []
         self.waste = Waste()
-        self._ordered: list[Row] | None = None
+        self.order: list[Row] | None = None
 
     @property
     def weight(self) -> int:
@@ -203,10 +204,10 @@ class Contents:
             self._find_newest()
         else:
             self._see_newest(row)
-        if self._ordered is not None and (before is not None or row is not self.newest[ANY_AGENT]):
-            self._ordered = None
-        elif self._ordered is not None:
-            self._ordered.append(row)
+        if self.order is not None and (before is not None or row is not self.newest[ANY_AGENT]):
+            self.order = None
+        elif self.order is not None:
+            self.order.append(row)
 
     def drop_rows(self, snapshot_ids: Sequence[str]) -> None:
         """Forget rows."""
@@ -220,9 +221,9 @@ class Contents:
 
     def ordered(self) -> list[Row]:
         """All rows, oldest first. Not to be changed."""
-        if self._ordered is None:
-            self._ordered = sorted(self.rows.values(), key=lambda row: row.recency)
-        return self._ordered
+        if self.order is None:
+            self.order = sorted(self.rows.values(), key=lambda row: row.recency)
+        return self.order
 
     def keep_messages(self, kept: Mapping[int, Sequence[tuple[int, int]]]) -> int:
         """See `backend.Writing`."""
@@ -267,6 +268,6 @@ class Contents:
 
     def _find_newest(self) -> None:
         self.newest.clear()
-        self._ordered = None
+        self.order = None
         for row in self.rows.values():
             self._see_newest(row)

@@ -21,12 +21,14 @@ from antiphon.store.record import Record
 
 _KIND = b"\xff\x00A"
 VERSION = 1
-_MAGIC = _KIND + bytes([VERSION])
+MAGIC = _KIND + bytes([VERSION])
+"""What a frame begins with."""
 
 HEADER = struct.Struct("<4sIIII")
 """Magic, bytes that follow, how many of them are the head, checksum of the frame before, checksum of this one."""
 
-_PLACE = struct.Struct("<QIII")
+PLACE = struct.Struct("<QIII")
+"""What a checksum begins with: where the frame stands, and what its header says before the checksum."""
 _LARGEST = 2**32 - 1
 
 _UNWRITTEN = bytes(8)
@@ -105,7 +107,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 # A long conversation has thousands of frames, and each is taken apart when its log is opened.
 _decode = msgspec.msgpack.Decoder(Head).decode
-_unpack, _pack_place, _HEADER_SIZE, _crc32 = HEADER.unpack_from, _PLACE.pack, HEADER.size, zlib.crc32
+_unpack, _pack_place, _HEADER_SIZE, _crc32 = HEADER.unpack_from, PLACE.pack, HEADER.size, zlib.crc32
 
 
 def pack_frame(
@@ -121,29 +123,30 @@ def pack_frame(
     if size > most:
         raise SessionRowError(f"a commit of {size} bytes is larger than a log can take in one piece ({most})")
     data = b"".join((packed, *bodies))
-    checksum = zlib.crc32(data, zlib.crc32(_PLACE.pack(at, len(data), len(packed), previous)))
-    header = HEADER.pack(_MAGIC, len(data), len(packed), previous, checksum)
+    checksum = zlib.crc32(data, zlib.crc32(PLACE.pack(at, len(data), len(packed), previous)))
+    header = HEADER.pack(MAGIC, len(data), len(packed), previous, checksum)
     return header + data, at + HEADER.size + len(packed), checksum
 
 
-def scan(data: bytes, base: int, previous: int = 0) -> Iterator[Frame | Gap]:
+def scan(data: bytes, base: int, previous: int = 0, start: int = 0) -> Iterator[Frame | Gap]:
     """The frames in a part of a log, in order; ends before what is not whole at the end.
 
     Args:
-        data: The part; a frame begins with it, or it is damaged there.
+        data: The part.
         base: Where it stands in the file.
-        previous: The checksum of the frame before it.
+        previous: The checksum of the frame before.
+        start: Where to begin in it; a frame begins there, or it is damaged there.
 
     Raises:
         CorruptStoreError: If a frame is whole and cannot be understood.
     """
     view = memoryview(data)
-    position = 0
+    position = start
     while position < len(data):
         frame = _frame(data, view, position, base)
         if frame is None:
             found = position
-            while frame is None and (found := data.find(_MAGIC, found + 1)) >= 0:
+            while frame is None and (found := data.find(MAGIC, found + 1)) >= 0:
                 frame = _frame(data, view, found, base)
             if frame is None:
                 found = _damaged(data, position, previous)
@@ -162,7 +165,7 @@ def _frame(data: bytes, view: memoryview, position: int, base: int) -> Frame | N
         return None
     magic, size, head_size, previous, checksum = _unpack(data, position)
     stop = start + size
-    if magic != _MAGIC or head_size > size or stop > len(data):
+    if magic != MAGIC or head_size > size or stop > len(data):
         return None
     at = base + position
     body = start + head_size
@@ -191,7 +194,7 @@ def _damaged(data: bytes, position: int, previous: int) -> int:
         return -1
     magic, size, head_size, before, _ = _unpack(data, position)
     stop: int = start + size
-    if magic != _MAGIC or before != previous or head_size > size or stop > len(data):
+    if magic != MAGIC or before != previous or head_size > size or stop > len(data):
         return -1
     return -1 if data.find(_UNWRITTEN, position, stop) >= 0 or data[stop - 1] == 0 else stop
 
@@ -204,6 +207,6 @@ def foreign(beginning: bytes) -> str | None:
     """
     if beginning[:3] == _KIND and len(beginning) > 3 and beginning[3] != VERSION:
         return f"it has version {beginning[3]}, and this version of Antiphon reads version {VERSION}: upgrade Antiphon"
-    if _MAGIC.startswith(beginning[:4]) or not beginning.strip(b"\0"):
+    if MAGIC.startswith(beginning[:4]) or not beginning.strip(b"\0"):
         return None
     return "it is something else's, or its beginning was overwritten"

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from antiphon.errors import CorruptStoreError, StoreSchemaError
 from antiphon.store.file.contents import Contents
 from antiphon.store.file.frames import HEADER, Gap, foreign, scan
+from antiphon.store.file.straight import take_ordinary
+from antiphon.store.record import Cuts
 
 _NEAR = 8192  # bytes between two bodies that are read together rather than apart
 
@@ -63,23 +65,29 @@ class Log:
         base = self.end
         data = read_at(fd, base, status.st_size - base)
         self._read = base, data
-        is_first, is_doubtful, last = True, False, -1
-        for found in scan(data, base, self.checksum):
+        is_first, is_doubtful, last, at = True, False, -1, 0
+        while not is_doubtful:
+            taken = take_ordinary(self.contents, data, base, at, self.checksum)
+            if taken.last >= 0:
+                at, self.checksum, last, is_first = *taken, False
+                self.end = base + at
+            found = next(scan(data, base, self.checksum, at), None)
+            if found is None:
+                break
             if isinstance(found, Gap):
                 if not settled:
                     is_doubtful = True
                     break
-                self.end = found.stop
+            elif is_first and self.end and found.previous != self.checksum:
+                # Not the successor of what was read: a writer failed, cut its frame off, and others went on.
+                self._begin(-1)
+                return self._read_on(fd, settled=settled)
             else:
-                if is_first and self.end and found.previous != self.checksum:
-                    # Not the successor of what was read: a writer failed, cut its frame off, and others went on.
-                    self._begin(-1)
-                    return self._read_on(fd, settled=settled)
-                self.end, self.checksum, last = found.stop, found.checksum, found.at
-            is_first = False
+                self.checksum, last = found.checksum, found.at - base
+            self.end, at, is_first = found.stop, found.stop - base, False
             self.contents.apply(found)
         if last >= 0:
-            self._last = last, data[last - base : last - base + HEADER.size]
+            self._last = base + last, data[last : last + HEADER.size]
         if is_doubtful:
             return True
         if self.end == 0 and data:
@@ -141,9 +149,25 @@ def cut_from(read: tuple[int, bytes], offsets: Sequence[int], sizes: Sequence[in
         sizes: How many bytes each has.
     """
     base, data = read
-    if not data or not offsets or min(offsets) < base or max(offsets) + max(sizes) > base + len(data):
+    if not _is_within(read, offsets, sizes):
         return None
     return [data[at - base : at - base + size] for at, size in zip(offsets, sizes, strict=True)]
+
+
+def cuts_from(read: tuple[int, bytes], offsets: Sequence[int], sizes: Sequence[int]) -> Cuts | None:
+    """The same, not yet cut out, of bodies that make up most of the part: it stays in memory with them.
+
+    None when they do not, or are not all in it.
+    """
+    base, data = read
+    if 2 * sum(sizes) < len(data) or not _is_within(read, offsets, sizes):
+        return None
+    return Cuts(data, offsets if base == 0 else [at - base for at in offsets], sizes)
+
+
+def _is_within(read: tuple[int, bytes], offsets: Sequence[int], sizes: Sequence[int]) -> bool:
+    base, data = read
+    return bool(data and offsets) and min(offsets) >= base and max(offsets) + max(sizes) <= base + len(data)
 
 
 def _cut_short() -> CorruptStoreError:

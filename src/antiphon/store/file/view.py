@@ -18,7 +18,7 @@ from antiphon.store.backend import Query, SessionMark
 from antiphon.store.file.contents import ANY_AGENT, Contents
 from antiphon.store.file.folder import INDEX, LOG, NOTE, Folder, digest, translated
 from antiphon.store.file.index import Index, settle
-from antiphon.store.file.log import Log, cut_from, fetch
+from antiphon.store.file.log import Log, cut_from, cuts_from, fetch
 from antiphon.store.lines import lost
 from antiphon.store.record import Row
 
@@ -193,7 +193,7 @@ class View:
         found = None if opened is None else opened.contents.lines.get(line)
         return 0 if found is None else len(found)
 
-    def messages(self, session_id: str, line: int, start: int, stop: int) -> list[bytes]:
+    def messages(self, session_id: str, line: int, start: int, stop: int) -> Sequence[bytes]:
         opened = self._session(session_id)
         found = None if opened is None else opened.contents.lines.get(line)
         if opened is None or found is None or stop > len(found) or 0 in found.offsets[start:stop]:
@@ -201,7 +201,9 @@ class View:
             known = 0 if found is None else len(found)
             missing = [at for at in range(start, stop) if found is None or at >= known or not found.offsets[at]]
             raise lost(session_id, line, missing, told)
-        return self.bodies_at(opened, found.offsets[start:stop], found.sizes[start:stop])
+        offsets, sizes = found.offsets[start:stop], found.sizes[start:stop]
+        cuts = cuts_from(opened.read, offsets, sizes)
+        return self.bodies_at(opened, offsets, sizes) if cuts is None else cuts
 
     def blobs(self, session_id: str, addresses: set[bytes]) -> Mapping[bytes, bytes]:
         opened = self._session(session_id)
