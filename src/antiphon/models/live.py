@@ -11,7 +11,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Any, Generic
+from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
@@ -23,6 +23,8 @@ from antiphon.events import OutputEvent
 from antiphon.models.bidi import BidiModel
 from antiphon.transports.base import Frame, Transport
 
+Owed = Literal["", "said", "cut"]
+"""No answer is missing; one to what was said; the rest of one that has begun."""
 _CLOSE_S = 2.0
 
 
@@ -40,6 +42,11 @@ class Codec(ABC):
         self.outbox: list[Frame] = []
         self.alarms: dict[str, float | None] = {}
         self.ready = False
+
+    @property
+    def owed(self) -> Owed:
+        """What answer would be missing, if the connection ended now: the one that takes its place gives it."""
+        return ""
 
     @abstractmethod
     def open(self) -> None:
@@ -85,6 +92,12 @@ class Codec(ABC):
         """
         raise NotImplementedError(name)
 
+
+CONTINUE = (
+    "(The line dropped for a moment, and your last answer was cut off. Give the rest of it, in the same language and manner, "
+    "without a greeting and without a word about the interruption.)"
+)
+"""Said in the user's place to a session that is to give the rest of an answer which another one began."""
 
 CodecT = TypeVar("CodecT", bound=Codec, default=Codec)
 
@@ -202,8 +215,17 @@ class WiredModel(BidiModel, Generic[CodecT]):
         messages: Messages | None = None,
         **restart_config: Any,
     ) -> None:
-        """Replace the connection; `restart_config` may hold what the provider needs to resume its session."""
+        """Replace the connection; `restart_config` may hold what the provider needs to resume its session.
+
+        `owed` is what the old connection said of an answer that it had not given, or not to its end: the new one gives it.
+        """
+        if owed := self._owed():
+            restart_config = {"owed": owed, **restart_config}
         await self.start(system_prompt=system_prompt, tools=tools, messages=messages, **restart_config)
+
+    def _owed(self) -> Owed:
+        """What answer the open connection has not given."""
+        return self._link.codec.owed if self._link is not None else ""
 
     async def stop(self) -> None:
         if self._link is not None:

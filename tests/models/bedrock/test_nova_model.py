@@ -541,7 +541,7 @@ def test_a_configuration_is_changed_as_a_whole_or_not_at_all():
 
 async def test_an_answer_that_was_held_goes_on_when_it_is_released(server, clock):
     server.refuse_resume().usage(input_tokens=3, output_tokens=4)
-    server.say_and_hold("One two. Three four.", seconds=2, after=1.5).release()
+    server.say_and_hold("One two. Three four.", seconds=2, after=1.5).go_on()
     async with talk_with(server, clock) as talk:
         await talk.agent.send("count")
         await talk.answers(1)

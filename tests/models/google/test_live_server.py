@@ -273,7 +273,7 @@ async def test_an_older_generation_takes_content_in_mid_talk_and_is_interrupted_
 async def test_speech_that_may_not_interrupt_does_not():
     async with GeminiLiveServer() as server:
         server.say_and_hold("a long story")
-        server.finish()
+        server.go_on()
         config = {"realtimeInputConfig": {"activityHandling": "NO_INTERRUPTION"}}
         async with raw(server, setup(**config), {"realtimeInput": {"text": "a story"}}) as line:
             await read(line, "generationComplete")

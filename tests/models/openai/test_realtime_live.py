@@ -65,7 +65,7 @@ def talk_with(server: OpenAIRealtimeServer, clock: VirtualClock, *, tools=(), me
 
 
 async def test_the_provider_is_told_what_was_heard_of_an_answer_that_it_still_makes(server, clock):
-    server.say_and_hold(STORY, seconds=4, after=0.75)
+    server.say_and_hold(STORY, seconds=4, after=3)
     server.barge_in("stop")
     server.say("All right.")
     async with talk_with(server, clock) as talk:
@@ -84,7 +84,7 @@ async def test_the_provider_is_told_what_was_heard_of_an_answer_that_it_still_ma
 
 
 async def test_of_an_answer_that_nobody_heard_the_provider_is_told_to_forget_all(server, clock):
-    server.say_and_hold(STORY, seconds=4, after=0.5)
+    server.say_and_hold(STORY, seconds=4, after=2)
     server.barge_in("stop")
     server.say("All right.")
     async with talk_with(server, clock) as talk:
@@ -158,7 +158,7 @@ async def test_arguments_that_are_encoded_twice_reach_the_tool(server, clock):
 
 async def test_an_answer_that_the_end_of_a_session_has_cut_is_given_by_the_next_one(server, clock):
     server.say("My name is Ann.")
-    server.say_and_hold(STORY, seconds=4, after=0.25)
+    server.say_and_hold(STORY, seconds=4, after=1)
     server.expire()
     server.say("Once more.")
     async with talk_with(server, clock) as talk:

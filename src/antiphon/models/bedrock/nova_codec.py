@@ -31,7 +31,7 @@ from antiphon.jsonable import clean_text
 from antiphon.models.bedrock.failures import refusal
 from antiphon.models.bedrock.nova_opening import LONGEST_MESSAGE, Opening, result_json, spoken_result
 from antiphon.models.bedrock.nova_output import Output
-from antiphon.models.live import Codec
+from antiphon.models.live import CONTINUE, Codec, Owed
 from antiphon.transports.base import Frame
 from antiphon.transports.eventstream import Decoder, Message, encode_message
 
@@ -77,6 +77,13 @@ class NovaSonicCodec(Codec):
         self._last_result = ""
         self._failure: Exception | None = None
 
+    @property
+    def owed(self) -> Owed:
+        owed = self._output.owed
+        if owed == "said" and self._opening.asks == CONTINUE and not self._output.has_begun:
+            return "cut"
+        return owed or ("said" if self._late else "")
+
     def open(self) -> None:
         opening = self._opening
         self._emit(opening.session_start())
@@ -85,6 +92,8 @@ class NovaSonicCodec(Codec):
         for role, text in opening.history:
             self._text(text, role.upper(), interactive=False)
         self._emit(opening.audio_start(self._prompt, self._audio_name))
+        if opening.asks:
+            self._text(opening.asks, "USER", interactive=True)
         self.ready = True
         if self._silence_s is not None:
             self.alarms[_SILENCE] = self._silence_s

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from antiphon.content import Messages, Role, ToolResult, ToolSpec
 from antiphon.errors import InvalidInputError
+from antiphon.models.live import CONTINUE, Owed
 from antiphon.models.schemas import object_schema
 
 LONGEST_MESSAGE = 50_000
@@ -50,6 +51,7 @@ class Opening:
         system_prompt: Its text.
         tools: What may be called.
         history: Texts, alternating between user and assistant, the user's first.
+        asks: What the model is asked at once, as if it were typed, because another session has not answered it.
     """
 
     model_id: str
@@ -61,6 +63,7 @@ class Opening:
     system_prompt: str = DEFAULT_PROMPT
     tools: tuple[ToolSpec, ...] = ()
     history: tuple[tuple[Role, str], ...] = ()
+    asks: str = ""
 
     @property
     def is_first_generation(self) -> bool:
@@ -175,6 +178,17 @@ def replay(messages: Messages) -> tuple[tuple[Role, str], ...]:
             else:
                 turns.append((role, text))
     return _within_limits(turns)
+
+
+def unanswered(history: tuple[tuple[Role, str], ...], owed: Owed) -> tuple[tuple[tuple[Role, str], ...], str]:
+    """The history of a session that takes the place of another one, and what it is asked; empty: nothing.
+
+    >>> unanswered((("user", "hi"),), "said")
+    ((), 'hi')
+    """
+    if owed and history and history[-1][0] == "user":
+        return history[:-1], history[-1][1]
+    return history, CONTINUE if owed == "cut" and history else ""
 
 
 def _told(result: ToolResult, names: Mapping[str, tuple[str, Any]]) -> str:

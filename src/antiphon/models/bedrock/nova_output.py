@@ -29,6 +29,7 @@ from antiphon.events import (
     BidiUsageEvent,
     OutputEvent,
 )
+from antiphon.models.live import Owed
 
 _KEPT = 2
 """Answers whose account may still come: the last one, and the one that it cut."""
@@ -112,11 +113,22 @@ class Output:
         self._answers: list[_Answer] = []
         self._used = (0, 0)
         self._prompted = False
+        self._owes = False
 
     @property
     def idle(self) -> bool:
         """Whether the model makes no answer now, and waits for no result."""
         return self._current is None and not self.calls
+
+    @property
+    def owed(self) -> Owed:
+        """What answer would be missing, if the session ended now."""
+        return "cut" if self._current is not None else "said" if self._owes else ""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any answer has begun."""
+        return self._number > 0
 
     @property
     def _current(self) -> _Answer | None:
@@ -173,7 +185,7 @@ class Output:
 
     def prompted(self) -> None:
         """The next answer answers something that is known."""
-        self._prompted = True
+        self._prompted = self._owes = True
 
     def _listened(self, content_id: str) -> list[OutputEvent]:
         """Words of the user come. They were most likely spoken now, unless an answer waits for them."""
@@ -181,7 +193,7 @@ class Output:
         if last is not None and last.unprompted and not last.cut:
             last.unprompted = False
             return []
-        self._prompted = True
+        self.prompted()
         return [BidiTranscriptStartEvent(role="user", content_id=content_id)]
 
     def _answer(self) -> tuple[list[OutputEvent], _Answer]:
@@ -193,7 +205,7 @@ class Output:
             events += _account(self._answers.pop(0))
         self._number += 1
         answer = _Answer(f"{self._completion or self._prompt}-{self._number}", unprompted=not self._prompted)
-        self._prompted = False
+        self._prompted = self._owes = False
         self._answers.append(answer)
         return [*events, BidiResponseStartEvent(response_id=answer.id)], answer
 
@@ -263,6 +275,7 @@ class Output:
         current = self._current
         if current is not None and not any(other.answer is current for other in self._blocks.values()):
             events += self._finish(current)  # what it says when it has the result is another answer
+        self._owes = False
         for call in block.calls:
             self.calls[call["toolUseId"]] = call["name"], call["input"]
         return [*events, BidiToolUseBlocksEvent(tool_uses=block.calls)] if block.calls else events

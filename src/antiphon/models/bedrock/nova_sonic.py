@@ -25,6 +25,7 @@ from antiphon.models.bedrock.nova_opening import (
     Sensitivity,
     checked_inference,
     replay,
+    unanswered,
 )
 from antiphon.models.bedrock.nova_wire import SignedStream
 from antiphon.models.bidi import AudioConfig, ConnectionConfig
@@ -199,6 +200,9 @@ class BedrockNovaSonicModel(WiredModel[NovaSonicCodec]):
         self, system_prompt: str | None, tools: list[ToolSpec], messages: Messages, restart_config: dict[str, Any]
     ) -> NovaSonicCodec:
         base = self._opening()
+        history, asks = replay(messages), ""
+        if not base.is_first_generation:  # that one can be asked nothing in words
+            history, asks = unanswered(history, restart_config.get("owed", ""))
         opening = Opening(
             model_id=base.model_id,
             voice=base.voice,
@@ -208,7 +212,8 @@ class BedrockNovaSonicModel(WiredModel[NovaSonicCodec]):
             sensitivity=base.sensitivity,
             system_prompt=system_prompt if system_prompt and system_prompt.strip() else DEFAULT_PROMPT,
             tools=tuple(tools),
-            history=replay(messages),
+            history=history,
+            asks=asks,
         )
         return NovaSonicCodec(opening, new_uuid7(), region=self.region, silence_s=self._silence_s)
 

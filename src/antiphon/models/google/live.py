@@ -210,6 +210,7 @@ class GoogleGeminiLiveModel(WiredModel[GeminiLiveCodec]):
             messages=messages,
             handle=restart_config.get("handle"),
             cut=restart_config.get("cut", False),
+            owed=restart_config.get("owed", ""),
             prefix=f"gemini-{self._connections}-",
             hidden=self._access.hide,
         )
@@ -241,10 +242,11 @@ class GoogleGeminiLiveModel(WiredModel[GeminiLiveCodec]):
 
         The old connection is closed first: the service resumes no session that is still connected.
         """
-        latest = self._latest
+        latest, owed = self._latest, self._owed()
         handle = self._handle_to_resume(restart_config.pop("handle", None))
         if handle is not None:
             cut = latest is not None and latest.cut
+            knows = latest is not None and latest.current and handle == latest.handle
             try:
                 await self.start(
                     system_prompt=system_prompt,
@@ -252,6 +254,7 @@ class GoogleGeminiLiveModel(WiredModel[GeminiLiveCodec]):
                     messages=messages,
                     handle=handle,
                     cut=cut,
+                    owed="" if knows else owed,
                     **restart_config,
                 )
             except ModelError as error:
@@ -260,7 +263,7 @@ class GoogleGeminiLiveModel(WiredModel[GeminiLiveCodec]):
                 _log.info("the session was not resumed, a new one is told the history: %s", error)
             else:
                 return
-        await self.start(system_prompt=system_prompt, tools=tools, messages=messages, **restart_config)
+        await self.start(system_prompt=system_prompt, tools=tools, messages=messages, owed=owed, **restart_config)
 
     def _handle_to_resume(self, given: str | None) -> str | None:
         how, latest = self._config["resume"], self._latest

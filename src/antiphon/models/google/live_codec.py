@@ -50,9 +50,9 @@ from antiphon.models.google.live_reading import (
     text_at,
     usage_event,
 )
-from antiphon.models.google.live_setup import LiveSettings, history_turns, setup_message
+from antiphon.models.google.live_setup import LiveSettings, history_turns, setup_message, unanswered
 from antiphon.models.google.live_turns import Turns
-from antiphon.models.live import Codec
+from antiphon.models.live import CONTINUE, Codec, Owed
 from antiphon.transports.base import Frame
 
 _log = logging.getLogger(__name__)
@@ -101,6 +101,7 @@ class GeminiLiveCodec(Codec):
         messages: The history, for a new session.
         handle: Resumes the session that it stands for; the history is not told then.
         cut: Whether an answer of that session was spoken over.
+        owed: What answer another session has not given: this one is asked for it.
         prefix: Begins the ids of answers; another one for each connection.
         hidden: Takes secrets out of the service's words.
 
@@ -121,6 +122,7 @@ class GeminiLiveCodec(Codec):
         messages: Messages | None = None,
         handle: str | None = None,
         cut: bool = False,
+        owed: Owed = "",
         prefix: str = "",
         hidden: Callable[[str], str] = str,
     ) -> None:
@@ -131,14 +133,26 @@ class GeminiLiveCodec(Codec):
         self.refused = False
         self.unknown: Counter[str] = Counter()
         self._settings = settings
-        turns = [] if handle is not None else history_turns(messages or [], settings.history_chars)
+        turns = history_turns(messages or [], settings.history_chars)
+        asks = unanswered(turns, owed, resumed=handle is not None)
+        if handle is not None:
+            turns = []
+        elif asks:
+            turns = turns[:-1]  # it is asked instead
+        elif owed == "cut" and turns:
+            asks = CONTINUE
         self._setup = setup_message(settings, system_prompt, list(tools), handle=handle, seeds=bool(turns))
         self._seed = turns
-        self._session = _Session(manual=_is_manual(self._setup["setup"]), resumed=handle is not None)
+        self._session = _Session(manual=_is_manual(self._setup["setup"]), resumed=handle is not None, asks=asks)
         self._turns = Turns(prefix, settings.output_rate)
         self._calls = Calls()
         self._hidden = hidden
         self._audio_end = f'","mimeType":"audio/pcm;rate={settings.input_rate}"}}}}}}'
+
+    @property
+    def owed(self) -> Owed:
+        owed = self._turns.owed
+        return "cut" if owed == "said" and self._session.asks == CONTINUE and not self._turns.has_begun else owed
 
     # What goes out.
 
@@ -287,6 +301,10 @@ class GeminiLiveCodec(Codec):
         self.ready = True
         if self._seed:
             self._post({"clientContent": {"turns": self._seed, "turnComplete": True}})
+        if self._session.asks:
+            self._post({"realtimeInput": {"text": self._session.asks}})
+            self._turns.asked()
+            self.current = False
         session_id = complete.get("sessionId")
         out.append(
             BidiConnectionStartEvent(
@@ -407,9 +425,10 @@ class GeminiLiveCodec(Codec):
 class _Session:
     """What is known of a session beside what is said in it."""
 
-    __slots__ = ("manual", "resumed", "tail_over", "warned")
+    __slots__ = ("asks", "manual", "resumed", "tail_over", "warned")
 
-    def __init__(self, *, manual: bool, resumed: bool) -> None:
+    def __init__(self, *, manual: bool, resumed: bool, asks: str) -> None:
+        self.asks = asks
         self.manual = manual
         self.resumed = resumed
         self.warned = False

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from antiphon.content import ContentBlock, Messages, ToolSpec
 from antiphon.errors import InvalidInputError
+from antiphon.models.live import Owed
 from antiphon.models.schemas import object_schema
 
 Scheduling = Literal["INTERRUPT", "WHEN_IDLE", "SILENT"]
@@ -231,6 +232,21 @@ def history_turns(messages: Messages, limit: int = HISTORY_CHARS) -> list[dict[s
             break
         kept.append({"role": role, "parts": [{"text": text} for text in texts]})
     return kept[::-1]
+
+
+def unanswered(turns: list[dict[str, Any]], owed: Owed, *, resumed: bool) -> str:
+    """What a session is asked because another one has not answered it; empty: nothing.
+
+    Args:
+        turns: The history.
+        owed: What answer the other one owed.
+        resumed: Whether the session is an older state of the other one: it does not know the question, although an answer to
+            it may have begun.
+    """
+    asked = [turn for turn in turns if turn["role"] == "user"] if resumed else turns[-1:]
+    if not owed or not asked or asked[-1]["role"] != "user":
+        return ""
+    return "\n".join(part["text"] for part in asked[-1]["parts"])
 
 
 def _told(block: ContentBlock, names: dict[str, str]) -> str:

@@ -34,6 +34,7 @@ from antiphon.events import (
     BidiTranscriptStopEvent,
     OutputEvent,
 )
+from antiphon.models.live import Owed
 
 
 class _Answer:
@@ -124,6 +125,11 @@ class Turns:
     def asked(self) -> None:
         """The user typed something, or tools have results."""
         self._asked = self._prompted = True
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any answer has begun."""
+        return self._answer is not None
 
     # What the model says.
 
@@ -273,6 +279,14 @@ class Turns:
         self._interrupted = False
         self._prompted, self._goes_on = self._prompted or more, more
         self._close_answered(out)
+
+    @property
+    def owed(self) -> Owed:
+        """What answer would be missing, if the session ended now."""
+        answer = self._answer
+        if answer is not None and not answer.over and not answer.cut:
+            return "cut"
+        return "said" if self._owes else ""
 
     @property
     def _owes(self) -> bool:

@@ -147,7 +147,9 @@ class OpenAIRealtimeModel(WiredModel[RealtimeCodec]):
         The new session is told the history, and that the talk goes on. `owed` is what the old one said of an answer that
         it had not given, or not to its end: the new one gives it.
         """
-        await self.start(system_prompt=system_prompt, tools=tools, messages=messages, continued=True, **restart_config)
+        await super().restart(
+            system_prompt=system_prompt, tools=tools, messages=messages, **{"continued": True, **restart_config}
+        )
 
     def _make_codec(
         self, system_prompt: str | None, tools: list[ToolSpec], messages: Messages, restart_config: dict[str, Any]

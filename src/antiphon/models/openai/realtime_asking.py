@@ -7,10 +7,9 @@ once, and only while no other response is under way: the provider refuses a seco
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
-Owed = Literal["", "said", "cut"]
-"""No answer is missing; one to what was said; the rest of one that has begun."""
+from antiphon.models.live import Owed
+
 PATIENCE_S = 2.0
 """How long what is said waits for the tools that run: a tool may wait for a person, and the talk goes on meanwhile."""
 _UNKNOWN = "?"
@@ -24,6 +23,8 @@ class Asking:
         active: The responses under way, by id.
         asked: The request for a response that the provider has not begun yet; empty: there is none.
         speaking: Whether the user speaks, or has just spoken; the answer to that comes by itself.
+        heard: Whether the user has spoken, and the answer to that is to come by itself.
+        continues: Whether what was asked for is the rest of an answer that another session began.
         paused: Whether the provider is to be left alone for a while.
         running: The calls whose results are awaited.
         patient: Whether somebody looks at the time for which an answer waits for tools.
@@ -36,6 +37,8 @@ class Asking:
         "_unanswered",
         "active",
         "asked",
+        "continues",
+        "heard",
         "patient",
         "paused",
         "running",
@@ -46,6 +49,8 @@ class Asking:
         self.active: set[str] = set()
         self.asked = ""
         self.speaking = False
+        self.heard = False
+        self.continues = False
         self.paused = False
         self.patient = False
         self.running: set[str] = set()
@@ -57,7 +62,9 @@ class Asking:
     @property
     def owed(self) -> Owed:
         """What answer would be missing, if the session ended now."""
-        return "cut" if self.active else "said" if self.asked or self._unanswered else ""
+        if self.active or self.continues:
+            return "cut"
+        return "said" if self.asked or self._unanswered or self.heard else ""
 
     @property
     def waits_for_tools(self) -> bool:
@@ -110,7 +117,7 @@ class Asking:
             self._covered = [item for item in self._covered if item not in self._known]
             if not request and not self.speaking:
                 self.asked = ""
-        self.speaking = False
+        self.speaking = self.heard = self.continues = False
 
     def over(self, response_id: str) -> None:
         """A response has ended, in whatever way."""

@@ -26,9 +26,9 @@ from antiphon.events import (
     OutputEvent,
 )
 from antiphon.jsonable import encode_json
-from antiphon.models.live import Codec
+from antiphon.models.live import Codec, Owed
 from antiphon.models.openai.realtime_answers import Answer, Answers
-from antiphon.models.openai.realtime_asking import PATIENCE_S, Asking, Owed
+from antiphon.models.openai.realtime_asking import PATIENCE_S, Asking
 from antiphon.models.openai.realtime_errors import Explainer, Failure
 from antiphon.models.openai.realtime_hearing import Hearing
 from antiphon.models.openai.realtime_history import Item, said
@@ -92,6 +92,10 @@ class RealtimeCodec(Codec):
         self._limits: list[wire.RateLimit] = []
         self._failures = 0  # responses in a row
         self._numbers = 0
+
+    @property
+    def owed(self) -> Owed:
+        return self._asking.owed
 
     # What goes out.
 
@@ -157,7 +161,7 @@ class RealtimeCodec(Codec):
                 self._asking.patient = False
                 self._asking.running.clear()
             case "heard":
-                self._asking.speaking = False
+                self._asking.speaking = self._asking.heard = False
             case "asked":
                 self._asking.refused(self._asking.asked)
                 self._asking.over("")
@@ -228,6 +232,7 @@ class RealtimeCodec(Codec):
             self._say({"type": "conversation.item.create", "event_id": key, "item": {"id": key, **item}})
         if self._opening.owed:
             self._asking.said("history")
+            self._asking.continues = self._opening.continues
         self.ready = not self._opening.untold
         return (BidiConnectionStartEvent(connection_id=session.id or "", model=session.model or ""),)
 
@@ -248,6 +253,7 @@ class RealtimeCodec(Codec):
             isinstance(event, wire.Committed) and self._asking.speaking
         )
         self._asking.speaking = heard or isinstance(event, wire.SpeechStarted)
+        self._asking.heard = heard
         self.alarms["heard"] = _OWN_ANSWER_S if heard else None
         match event:
             case wire.SpeechStarted():

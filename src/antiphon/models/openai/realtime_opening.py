@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from antiphon.models.openai.realtime_asking import Owed
+from antiphon.models.live import Owed
 from antiphon.models.openai.realtime_history import Item
 
 CONTINUED = (
@@ -20,11 +20,12 @@ class Opening:
     Attributes:
         session: Its configuration.
         owed: Whether to ask for an answer.
+        continues: Whether that is the rest of one that has begun.
         begun: Whether it is what it was told to be.
         untold: The ids of items that it is not known to have.
     """
 
-    __slots__ = ("_continued", "_history", "begun", "owed", "session", "untold")
+    __slots__ = ("_continued", "_history", "begun", "continues", "owed", "session", "untold")
 
     def __init__(self, session: dict[str, Any], history: list[Item], *, continued: bool, owed: Owed) -> None:
         self.session = session
@@ -35,6 +36,7 @@ class Opening:
         last = history[-1] if history else {}
         waits = last.get("role") == "user" or last.get("type") == "function_call_output"
         self.owed = bool(history) and (owed == "cut" or (owed == "said" and waits))
+        self.continues = self.owed and not waits
 
     def items(self) -> list[tuple[str, Item]]:
         """The history with its ids, and a word about the restart where there was one."""

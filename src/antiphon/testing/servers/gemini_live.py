@@ -187,7 +187,7 @@ class GeminiLiveServer:
         self._add(lambda session: session.owes, lambda session: session.say(session.spoken(text, seconds), text))
 
     def say_and_hold(self, text: str, seconds: float = 2.0, *, after: float | None = None) -> None:
-        """Begin an answer like `say`, and stay in the middle: until `finish`, speech over it, or an end.
+        """Begin an answer like `say`, and stay in the middle: until `go_on`, speech over it, or an end.
 
         Args:
             text: What is said.
@@ -203,9 +203,9 @@ class GeminiLiveServer:
 
         self._add(lambda session: session.owes, play)
 
-    def finish(self) -> None:
-        """The rest of an answer that is held. Begins at once."""
-        self._add(lambda session: session.holds, lambda session: session.finish())
+    def go_on(self) -> None:
+        """The answer that is held goes on to its end; nothing, if it was cut. Begins at once."""
+        self._now(lambda session: session.finish())
 
     def barge_in(self, text: str) -> None:
         """The user says this over the answer (or over tools at work, whose calls are taken back). Begins with new sound."""
@@ -295,6 +295,18 @@ class GeminiLiveServer:
             for turn in self.session.history
             for part in turn["parts"]
         ]
+
+    def told(self) -> list[tuple[str, str]]:
+        """What the latest session was told in words, before and during the talk, as role and text."""
+        return [*self.seeded(), *(("user", text) for text in self.session.texts)]
+
+    def heard(self) -> list[bytes]:
+        """The sound that came over each connection."""
+        return [bytes(session.sound) for session in self.sessions]
+
+    def owes(self) -> bool:
+        """Whether the latest session waits for an answer that no step has begun."""
+        return bool(self.sessions) and self.session.open and self.session.owes
 
     def complaints(self) -> list[str]:
         """The rules that clients broke: what they were told."""

@@ -340,7 +340,9 @@ class GeminiLiveSession:
     async def say(self, messages: Sequence[dict[str, Any]], text: str) -> None:
         """Send an answer, or the rest of one, to its end."""
         flow = self._flow
-        flow.owed, flow.goes_on, flow.held = False, False, None
+        if flow.held is None:
+            flow.owed = flow.goes_on = False
+        flow.held = None
         flow.heard = self.sound_messages  # whoever speaks over it does so from now on
         read = sum(len(words.split()) for _, words in self.knows)
         self._said("model", text)
@@ -362,10 +364,10 @@ class GeminiLiveSession:
         await self.emit(*messages)
 
     async def finish(self) -> None:
-        """Send the rest of the answer that is held."""
+        """Send the rest of the answer that is held, if one is."""
         held = self._flow.held
-        assert held is not None
-        await self.say(held.rest, held.text)
+        if held is not None:
+            await self.say(held.rest, held.text)
 
     async def interrupt(self) -> None:
         """Cut what is being said, and take back what was asked of tools."""

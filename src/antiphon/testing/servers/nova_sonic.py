@@ -138,6 +138,7 @@ class NovaSonicServer:
         self._refusals: deque[Refusal] = deque()
         self._server: asyncio.Server | None = None
         self._lines: set[Line] = set()
+        self._played: list[_Play] = []  # of the lines that are open
         self._news = asyncio.Event()
         self.credentials = credentials
         self.region = region
@@ -160,6 +161,18 @@ class NovaSonicServer:
     def seeded(self) -> list[tuple[str, str]]:
         """The conversation that the latest connection was opened with, as role and text."""
         return [(role.lower(), text) for role, text in self.sessions[-1].history]
+
+    def told(self) -> list[tuple[str, str]]:
+        """What the latest session was told in words, before and during the talk, as role and text."""
+        return [*self.seeded(), *(("user", text) for text in self.sessions[-1].typed)]
+
+    def heard(self) -> list[bytes]:
+        """The sound that came over each connection."""
+        return [bytes(session.sound) for session in self.sessions]
+
+    def owes(self) -> bool:
+        """Whether the latest session waits for an answer that no step has begun."""
+        return any(at.talking and at.asked for at in self._played if at.session is self.sessions[-1])
 
     def complaints(self) -> list[str]:
         """The exceptions that clients were told for breaking a rule."""
@@ -226,15 +239,15 @@ class NovaSonicServer:
         hold = seconds / 2 if after is None else after
         return self._add(lambda at: at.talking and at.asked, lambda at: self._say(at, text, seconds, hold))
 
-    def release(self) -> Self:
-        """Send the rest of an answer that is held."""
+    def go_on(self) -> Self:
+        """The answer that is held goes on to its end; nothing, if it was cut. Begins at once."""
 
         async def play(at: _Play) -> None:
             held, at.held = at.held, None
             if held is not None:
                 await self._speak(at, held.rest, None, first=held)
 
-        return self._add(lambda at: at.talking and at.held is not None, play)
+        return self._soon(play)
 
     def barge_in(self, text: str, *, said: str | None = None, signals: Sequence[str] = SIGNALS) -> Self:
         """The user speaks over the answer, and is understood. Waits for sound that is not silence.
@@ -370,10 +383,12 @@ class NovaSonicServer:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = Line(reader, writer, clock=self._clock, manners=self._manners, check=self._check, note=self._note)
+        at = _Play(line)
         self._lines.add(line)
+        self._played.append(at)
         try:
             async with asyncio.TaskGroup() as group:
-                player = group.create_task(self._play(_Play(line)))
+                player = group.create_task(self._play(at))
                 try:
                     await line.serve()
                 finally:
@@ -383,6 +398,7 @@ class NovaSonicServer:
         finally:
             line.open = False
             self._lines.discard(line)
+            self._played.remove(at)
             self._note()
             writer.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from base64 import b64decode
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -198,13 +199,31 @@ class OpenAIRealtimeServer:
             if not any(error is wanted for wanted in self._asked_for)
         ]
 
+    def told(self) -> list[tuple[str, str]]:
+        """What the latest session was told in words, before and during the talk, as role and text."""
+        created = _sent(self.session, "conversation.item.create")
+        items = [event["item"] for event in created if event["item"].get("type") == "message"]
+        return [(item["role"], "".join(part.get("text", "") for part in item["content"])) for item in items]
+
+    def heard(self) -> list[bytes]:
+        """The sound that came over each connection, as it travels."""
+        return [
+            b"".join(b64decode(event["audio"]) for event in _sent(session, "input_audio_buffer.append"))
+            for session in self.sessions
+        ]
+
+    def owes(self) -> bool:
+        """Whether the latest session waits for an answer that no step has begun."""
+        link = self._links[-1] if self._links else None
+        return link is not None and link.is_asked
+
     def connections(self) -> int:
         """How many connections were opened."""
         return len(self.sessions)
 
     def sent(self, kind: str) -> list[Event]:
         """What clients sent of a type, in all sessions, in order."""
-        return [event for session in self.sessions for event in session.received if event["type"] == kind]
+        return [event for session in self.sessions for event in _sent(session, kind)]
 
     async def until(self, what: Callable[[Self], object], wanted: str = "") -> None:
         """Wait until clients have done something.
@@ -240,6 +259,8 @@ class OpenAIRealtimeServer:
         async def act(link: _Link) -> None:
             link.used = link.session.heard
             item_id, events = link.session.speech()
+            if link.session.response is None:
+                link.rest = None  # it was cut
             await self._send(link, *events)
             if noise:
                 await self._send(link, *link.session.silence(item_id), *link.session.transcribed(item_id, ""))
@@ -276,8 +297,15 @@ class OpenAIRealtimeServer:
 
         self._add(lambda link: link.is_asked, act)
 
-    def say_and_hold(self, text: str, *, seconds: float = 1.0, after: float = 0.5) -> None:
-        """When an answer is due: speak `after` of its sound (0 to 1), and stay there. `barge_in` cuts it, `go_on` ends it."""
+    def say_and_hold(self, text: str, seconds: float = 2.0, *, after: float | None = None) -> None:
+        """When an answer is due: begin it, and stay in the middle. `barge_in` cuts it, `go_on` ends it.
+
+        Args:
+            text: What is said.
+            seconds: How long all of it is.
+            after: How much sound is sent, in seconds; half of it if left out.
+        """
+        hold_ms = seconds * 500 if after is None else after * 1000
 
         async def act(link: _Link) -> None:
             link.rest = link.session.answer(text, seconds)
@@ -286,21 +314,22 @@ class OpenAIRealtimeServer:
                 await self._send(link, event)
                 if event["type"] == "response.output_audio.delta":
                     ms += 100
-                if ms >= seconds * 1000 * after and event["type"] != "response.output_item.added":
+                if ms >= hold_ms and event["type"] != "response.output_item.added":
                     return
 
         self._add(lambda link: link.is_asked, act)
 
     def go_on(self) -> None:
-        """The answer that is held goes on to its end."""
+        """The answer that is held goes on to its end; nothing, if it was cut. Begins at once."""
 
         async def act(link: _Link) -> None:
             rest, link.rest = link.rest, None
-            for event in rest or ():
-                await self._send(link, event)
-            await self._finish(link)
+            if rest is not None:
+                for event in rest:
+                    await self._send(link, event)
+                await self._finish(link)
 
-        self._add(lambda link: link.rest is not None, act)
+        self._add(_open, act)
 
     def call_tools(
         self,
@@ -518,6 +547,10 @@ class OpenAIRealtimeServer:
                     link.cut_in -= 1
                     if link.cut_in <= 0:
                         link.connection.transport.abort()
+
+
+def _sent(session: RealtimeSession, kind: str) -> list[Event]:
+    return [event for event in session.received if event["type"] == kind]
 
 
 def _open(link: _Link) -> bool:
