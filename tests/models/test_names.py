@@ -55,11 +55,15 @@ def test_every_class_that_a_name_stands_for_is_there():
     [
         "amazon.nova-pro-v1:0",
         "us.anthropic.claude-sonnet-4-v1:0",
-        "nova",
+        "us-gov.anthropic.claude-sonnet-4-v1:0",
+        "global.anthropic.claude-opus-4-6-v1",
+        "ai21.jamba-1-5-mini-v1:0",
+        "openai.gpt-oss-120b-1:0",
+        "zai.glm-4.7",
         "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.amazon.nova-pro-v1:0",
     ],
 )
-def test_a_name_without_a_provider_is_a_model_of_bedrock(name):
+def test_an_id_of_bedrock_may_stand_alone(name):
     model = Agent(name).model
     assert isinstance(model, BedrockModel)
     assert model.get_config()["model_id"] == name
@@ -87,7 +91,17 @@ def test_the_models_of_this_machine_need_no_id(tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("opnai:gpt-5", "known are anthropic:<model id>, bedrock:<model id>, embedded"),
+        ("opnai:gpt-5", "'opnai', which no Agent has: write one of anthropic:<model id>, bedrock:<model id>, embedded, "),
+        ("bogus", r"names no provider: write one of .*llamacpp\[:<file.gguf>\], openai:<model id>"),
+        ("gpt-5.1", "names no provider"),
+        ("claude-sonnet-4.5", "names no provider"),
+        ("gemini-3.8-flash", "names no provider"),
+        ("qwen2.5-coder", "names no provider"),
+        ("openai", "names no provider"),
+        ("some.gguf", "names no provider"),
+        ("/models/some.gguf", "names no provider"),
+        (" amazon.nova-pro-v1:0", "names no provider"),
+        ("", "names no provider"),
         ("openai:", "names no model"),
         ("embedded:big", "one 'embedded' model only"),
         ("bedrock: ", "names no model"),
@@ -96,6 +110,18 @@ def test_the_models_of_this_machine_need_no_id(tmp_path):
 def test_a_name_that_names_nothing_is_refused_with_what_is_known(name, words):
     with pytest.raises(InvalidInputError, match=words):
         Agent(name)
+
+
+def test_a_model_of_bedrocks_with_another_form_is_named_with_its_provider():
+    model = Agent("bedrock:a-throughput-of-mine").model
+    assert isinstance(model, BedrockModel)
+    assert model.get_config()["model_id"] == "a-throughput-of-mine"
+
+
+@pytest.mark.parametrize("name", ["bogus", "gpt-realtime-2", "embeded"])
+def test_a_talk_asks_nobody_for_keys_of_a_name_that_it_does_not_know(name):
+    with pytest.raises(InvalidInputError, match=r"names no provider: write one of bedrock:<model id>, embedded, "):
+        BidiAgent(name)
 
 
 def test_a_provider_that_cannot_talk_is_refused_for_a_talk():

@@ -1,7 +1,7 @@
 """Models by name: `openai:gpt-5`, `bedrock:amazon.nova-pro-v1:0`, `llamacpp:/models/some.gguf`, `embedded`.
 
 A name is a provider and, after a colon, what that provider calls the model. Nothing of a provider is imported before one of
-its models is named. A name without a provider is a model of Amazon Bedrock, whose ids have colons of their own.
+its models is named. An id of Amazon Bedrock's may stand alone: those have a form that no other provider's ids have.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from antiphon.models.bidi import BidiModel
 DEFAULT_LIVE_MODEL_ID = "amazon.nova-2-sonic-v1:0"
 """What a `BidiAgent` talks through when it is given no model."""
 
-# Bedrock's own ids have a dot before their colon (`amazon.nova-2-sonic-v1:0`), or are ARNs.
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+# A maker, a dot and a name, with a region or `global` before them in an inference profile's id; or an ARN. Sources: "modelId" of
+# "Converse" in the Amazon Bedrock API reference, and its list of model ids. Neither `gpt-5.1`, `qwen2.5` nor `some.gguf` is one.
+_BEDROCK = re.compile(r"(?:[a-z-]+\.)?[a-z][a-z0-9]*\.(?!gguf$)[a-z][A-Za-z0-9._:-]*|arn:[^\s]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class _Place:
         name: Its name.
         argument: The argument that takes the model's id.
         needs_id: Whether a name without an id names nothing.
+        id_form: What an id is, for people.
         also: Further arguments that the class wants.
     """
 
@@ -39,7 +43,14 @@ class _Place:
     name: str
     argument: str = "model_id"
     needs_id: bool = True
+    id_form: str = "model id"
     also: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def form(self, provider: str) -> str:
+        """How a name is written."""
+        if not self.argument:
+            return provider
+        return f"{provider}:<{self.id_form}>" if self.needs_id else f"{provider}[:<{self.id_form}>]"
 
     def make(self, model_id: str) -> Any:
         """An object of the class."""
@@ -56,7 +67,7 @@ _TURNS: Mapping[str, _Place] = {
     "embedded": _Place("antiphon.models.embedded.turns", "EmbeddedModel", argument="", needs_id=False),
     "gemini": _GEMINI,
     "google": _GEMINI,
-    "llamacpp": _Place("antiphon.models.llamacpp.chat", "LlamaCppModel", argument="path", needs_id=False),
+    "llamacpp": _Place("antiphon.models.llamacpp.chat", "LlamaCppModel", argument="path", needs_id=False, id_form="file.gguf"),
     "openai": _Place("antiphon.models.openai.chat", "OpenAIModel"),
     "openai-responses": _Place("antiphon.models.openai.responses", "OpenAIResponsesModel"),
 }
@@ -78,7 +89,7 @@ def turn_model(name: str | None = None) -> Model:
     """The model that answers in turns, by its name; None is `BedrockModel` with its default.
 
     Raises:
-        InvalidInputError: If the provider is unknown, or the name names no model.
+        InvalidInputError: If the provider is unknown or missing, or the name names no model.
         MissingExtraError: If the provider's package is not installed.
         ModelCredentialsError: If the provider wants a key at once, and there is none.
     """
@@ -101,23 +112,25 @@ def live_model(name: str | None = None) -> BidiModel:
 
 
 def _split(name: str, places: Mapping[str, _Place]) -> tuple[str, str]:
-    """Provider and id."""
+    """Provider and id; no provider, where the name has none that could be meant."""
+    if _BEDROCK.fullmatch(name):
+        return "bedrock", name
     provider, colon, model_id = name.partition(":")
     if colon:
-        is_ours = _PREFIX.fullmatch(provider) is not None and provider != "arn"
-        return (provider, model_id) if is_ours else ("bedrock", name)
+        return provider if _PREFIX.fullmatch(provider) else "", model_id
     without_id = name in places and not places[name].needs_id
-    return (name, "") if without_id else ("bedrock", name)
+    return (name, "") if without_id else ("", name)
 
 
 def _named(name: str, places: Mapping[str, _Place], agent: str) -> Any:
     provider, model_id = _split(name, places)
     place = places.get(provider)
-    forms = ", ".join(f"{known}:<model id>" if each.needs_id else known for known, each in places.items())
+    forms = ", ".join(each.form(known) for known, each in places.items())
     if place is None:
+        named = f"names the provider {provider!r}, which no {agent} has" if provider else "names no provider"
         raise InvalidInputError(
-            f"model={name!r} names the provider {provider!r}, which no {agent} has: known are {forms}; an id of Amazon "
-            "Bedrock's may stand alone"
+            f"model={name!r} {named}: write one of {forms}; an id of Amazon Bedrock's, such as "
+            "'amazon.nova-pro-v1:0' or an ARN, may stand alone"
         )
     if place.needs_id and not model_id.strip():
         raise InvalidInputError(f"model={name!r} names no model: write one of {forms}")
