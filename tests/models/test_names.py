@@ -91,7 +91,10 @@ def test_the_models_of_this_machine_need_no_id(tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("opnai:gpt-5", "'opnai', which no Agent has: write one of anthropic:<model id>, bedrock:<model id>, embedded, "),
+        (
+            "opnai:gpt-5",
+            "'opnai', which no Agent has: write one of anthropic:<model id>, bedrock:<model id>, embedded, ",
+        ),
         ("bogus", r"names no provider: write one of .*llamacpp\[:<file.gguf>\], openai:<model id>"),
         ("gpt-5.1", "names no provider"),
         ("claude-sonnet-4.5", "names no provider"),

@@ -1,6 +1,10 @@
 """A provider is asked again only while nothing of its answer has been seen, and not for ever."""
 
+from random import Random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from antiphon.errors import InvalidInputError, ModelError, ModelRequestError, ModelThrottledException
 from antiphon.models.retrying import Retries, with_retries
@@ -36,19 +40,51 @@ async def collect(provider, clock=None, **retries):
     return events
 
 
-async def test_an_error_that_passes_is_waited_out_with_waits_that_double():
+async def test_an_error_that_passes_is_waited_out_with_waits_whose_bound_doubles():
     clock = VirtualClock()
     busy = ModelError("busy", passing=True)
     provider = Provider(([], busy), ([], busy), (ANSWER, None))
-    assert await collect(provider, clock, max_attempts=3, initial_delay=0.5) == ANSWER
+    assert await collect(provider, clock, max_attempts=3, initial_delay=0.5, chance=lambda: 1.0) == ANSWER
     assert clock.now() == 0.5 + 1.0
     assert provider.asked == provider.closed == 3
+
+
+async def test_how_much_of_a_wait_is_waited_is_left_to_chance_each_time_anew():
+    clock = VirtualClock()
+    busy = ModelError("busy", passing=True)
+    provider = Provider(([], busy), ([], busy), ([], busy), (ANSWER, None))
+    parts = iter([0.0, 0.5, 0.25])
+    assert await collect(provider, clock, max_attempts=4, initial_delay=1, chance=lambda: next(parts)) == ANSWER
+    assert clock.now() == 0.0 * 1 + 0.5 * 2 + 0.25 * 4
+
+
+@given(
+    failures=st.integers(1, 40),
+    initial=st.floats(0.01, 30),
+    most=st.floats(0.01, 300),
+    seed=st.integers(),
+)
+def test_a_wait_is_never_longer_than_its_bound_and_the_same_seed_gives_the_same_one(failures, initial, most, seed):
+    busy = ModelError("busy", passing=True)
+    one, other = (
+        Retries(max_attempts=50, initial_delay=initial, max_delay=most, chance=Random(seed).random) for _ in range(2)
+    )
+    wait = one.delay(failures, busy)
+    assert 0 <= wait <= min(initial * 2.0 ** (failures - 1), most)
+    assert wait == other.delay(failures, busy)
+
+
+def test_those_who_are_refused_together_do_not_come_back_together():
+    busy = ModelError("busy", passing=True)
+    waits = {Retries().delay(1, busy) for _ in range(20)}
+    assert len(waits) > 1
+    assert max(waits) <= Retries().initial_delay
 
 
 async def test_the_providers_own_wait_is_honoured():
     clock = VirtualClock()
     provider = Provider(([], ModelThrottledException("slow", retry_after_s=11)), (ANSWER, None))
-    assert await collect(provider, clock) == ANSWER
+    assert await collect(provider, clock, chance=lambda: 0.0) == ANSWER
     assert clock.now() == 11
 
 

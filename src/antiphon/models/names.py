@@ -67,7 +67,9 @@ _TURNS: Mapping[str, _Place] = {
     "embedded": _Place("antiphon.models.embedded.turns", "EmbeddedModel", argument="", needs_id=False),
     "gemini": _GEMINI,
     "google": _GEMINI,
-    "llamacpp": _Place("antiphon.models.llamacpp.chat", "LlamaCppModel", argument="path", needs_id=False, id_form="file.gguf"),
+    "llamacpp": _Place(
+        "antiphon.models.llamacpp.chat", "LlamaCppModel", argument="path", needs_id=False, id_form="file.gguf"
+    ),
     "openai": _Place("antiphon.models.openai.chat", "OpenAIModel"),
     "openai-responses": _Place("antiphon.models.openai.responses", "OpenAIResponsesModel"),
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from antiphon.clock import Clock
 from antiphon.errors import InvalidInputError, ModelError
@@ -15,19 +16,24 @@ from antiphon.models.base import StreamEvent
 class Retries:
     """When a model asks its provider again by itself, after an error that is `passing`.
 
-    These are the short waits for a moment's crowd; an agent's `retry_strategy` adds the long ones, after them.
+    These are the short waits for a moment's crowd; an agent's `retry_strategy` adds the long ones, after them. How long
+    one is, up to its bound, is left to chance ("full jitter"), so that many who were refused together do not come back
+    together. A wait that the provider asks for is kept as it is.
 
     Attributes:
         max_attempts: How often a request is sent in all; 1 is never again.
-        initial_delay: The first wait, in seconds; each further one doubles.
-        max_delay: The longest wait that doubling comes to.
+        initial_delay: The bound of the first wait, in seconds; each further one doubles.
+        max_delay: The longest bound that doubling comes to.
         longest_wait: The longest wait that a provider may ask for. When it asks for more, the error is raised at once.
+        chance: Gives the part of the bound that is waited, from 0 to 1, whenever it is called. A test gives its own:
+            `lambda: 1.0` always waits for the whole of it.
     """
 
     max_attempts: int = 3
     initial_delay: float = 0.5
     max_delay: float = 8.0
     longest_wait: float = 60.0
+    chance: Callable[[], float] = field(default=random.random, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
@@ -37,8 +43,11 @@ class Retries:
         """How long to wait after so many failures in a row (from 1), the last of them `error`; None: not again.
 
         >>> busy = ModelError("busy", passing=True)
-        >>> [Retries(max_attempts=4).delay(failures, busy) for failures in (1, 2, 3, 4)]
+        >>> whole = Retries(max_attempts=4, chance=lambda: 1.0)
+        >>> [whole.delay(failures, busy) for failures in (1, 2, 3, 4)]
         [0.5, 1.0, 2.0, None]
+        >>> [Retries(chance=lambda: 0.25).delay(failures, busy) for failures in (1, 2)]
+        [0.125, 0.25]
         >>> Retries().delay(1, ModelError("busy", passing=True, retry_after_s=7)), Retries().delay(1, ModelError("no"))
         (7, None)
         """
@@ -46,7 +55,7 @@ class Retries:
             return None
         if error.retry_after_s is not None:
             return None if error.retry_after_s > self.longest_wait else max(0.0, error.retry_after_s)
-        return float(min(self.initial_delay * 2.0 ** (failures - 1), self.max_delay))
+        return self.chance() * float(min(self.initial_delay * 2.0 ** (failures - 1), self.max_delay))
 
 
 async def with_retries(

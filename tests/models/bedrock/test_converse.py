@@ -304,7 +304,9 @@ async def test_a_stream_that_fails_before_a_word_is_begun_anew(server):
     server.fail("throttlingException", "slow down", after_chunks=1)
     server.say("here I am")
     clock = VirtualClock(autojump=False)
-    told = await in_virtual_time(clock, ask(model_for(server, retries=Retries(), clock=clock), [user("a")]))
+    told = await in_virtual_time(
+        clock, ask(model_for(server, retries=Retries(chance=lambda: 1.0), clock=clock), [user("a")])
+    )
     assert told.text == "here I am"
     assert clock.now() >= 0.5
 

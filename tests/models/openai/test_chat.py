@@ -296,7 +296,7 @@ async def test_a_crowded_provider_is_asked_again_when_it_says(server, headers, w
     clock = VirtualClock()
     server.refuse(429, "slow down", code="rate_limit_exceeded", headers=headers)
     server.say("at last")
-    assert await answer(model_of(server, clock=clock)) == "at last"
+    assert await answer(model_of(server, clock=clock, retries=Retries(chance=lambda: 1.0))) == "at last"
     assert clock.now() == waited
 
 
@@ -304,7 +304,7 @@ async def test_a_provider_that_stays_crowded_is_asked_three_times(server):
     clock = VirtualClock()
     server.throttle()
     server.again(2)
-    error = await failure(model_of(server, clock=clock), ModelThrottledException)
+    error = await failure(model_of(server, clock=clock, retries=Retries(chance=lambda: 1.0)), ModelThrottledException)
     assert "Rate limit reached" in str(error)
     assert (len(server.requests), clock.now()) == (3, 1.5)
 
@@ -351,7 +351,8 @@ async def test_a_closed_port_is_told_as_what_it_is():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     clock = VirtualClock()
-    model = OpenAIModel(model_id="m", api_key="k", base_url=f"http://127.0.0.1:{port}/v1", clock=clock)
+    url, retries = f"http://127.0.0.1:{port}/v1", Retries(chance=lambda: 1.0)
+    model = OpenAIModel(model_id="m", api_key="k", base_url=url, clock=clock, retries=retries)
     error = await failure(model, ModelConnectionError)
     assert f"http://127.0.0.1:{port}/v1 cannot be reached" in str(error)
     assert error.status == "UNAVAILABLE"

@@ -20,6 +20,7 @@ from antiphon.errors import (
     ModelThrottledException,
 )
 from antiphon.models import OpenAIResponsesModel
+from antiphon.models.retrying import Retries
 from antiphon.session import SnapshotSessionManager
 from antiphon.storage import LocalFileStorage
 from antiphon.testing import VirtualClock
@@ -287,7 +288,7 @@ async def test_a_crowd_that_is_told_within_the_stream_is_waited_out(server):
     clock = VirtualClock()
     server.break_down("slow down", code="rate_limit_exceeded", after_chunks=-4)
     server.say("here")
-    assert await answer(model_of(server, clock=clock)) == "here"
+    assert await answer(model_of(server, clock=clock, retries=Retries(chance=lambda: 1.0))) == "here"
     assert clock.now() == 0.5
 
 
