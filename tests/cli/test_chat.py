@@ -140,7 +140,11 @@ def test_a_model_may_be_named_and_what_names_none_is_told(capsys, monkeypatch):
     assert main(["chat", "--model", "embedded", "-m", "hello"]) == 0
     assert capsys.readouterr().out == "Hello! What can I do for you?\n"
     assert main(["chat", "--model", "nobody:x", "-m", "hello"]) != 0
-    assert "known are anthropic:<model id>" in capsys.readouterr().err.replace("\n", " ")
+    assert "write one of anthropic:<model id>" in capsys.readouterr().err.replace("\n", " ")
+    assert main(["chat", "--model", "bogus", "-m", "hello"]) == 2
+    told = capsys.readouterr().err
+    assert "model='bogus' names no provider: write one of anthropic:<model id>" in told
+    assert "AWS" not in told
 
 
 def test_a_turn_of_which_nothing_was_saved_names_no_snapshot(capsys):

@@ -66,6 +66,7 @@ def test_every_command_works_over_every_store(kind, make_url, tmp_path, capsys):
     assert run("sessions delete", "bob", "--yes")["deleted"] == ["bob"]
     assert run("sessions import", str(file))["sessions"] == ["bob"]
     assert run("store check") == {
+        "tenant": "global",
         "sessions": 2,
         "snapshots": 5,
         "damaged": [],
@@ -133,11 +134,24 @@ def test_whoever_only_looks_makes_no_tables(database, capsys):
     assert main(["sessions", "list", "--store", database]) == 0
 
 
+def test_a_database_may_hold_several_stores_each_in_a_schema_that_its_url_names(database, capsys):
+    talks = f"{database}&schema=talks"
+    assert main(["sessions", "list", "--store", talks]) == 3
+    assert "there is no store in schema 'talks' of database" in capsys.readouterr().err
+    run, other = Script(talks, capsys), Script(database, capsys)
+    run("chat", "-s", "ann", "-m", "hello")
+    other("chat", "-s", "bob", "-m", "hello")
+    assert [found["session_id"] for found in run("sessions list")["sessions"]] == ["ann"]
+    assert [found["session_id"] for found in other("sessions list")["sessions"]] == ["bob"]
+
+
 def test_tenants_of_a_database_see_their_own_sessions_only(database, capsys):
     run = Script(database, capsys)
     run("chat", "-s", "ann", "-m", "hello", "--tenant", "org/ann")
     assert run("sessions list")["sessions"] == []
     assert run("sessions list", "--tenant", "org/bob")["sessions"] == []
+    checked = run("store check", "--tenant", "org/ann")
+    assert (checked["tenant"], checked["sessions"]) == ("org/ann", 1)
     assert len(run("sessions list", "--tenant", "org/ann")["sessions"]) == 1
     run("sessions tree", "ann", code=3)
 

@@ -175,8 +175,16 @@ def test_what_one_store_exports_another_imports(place, tmp_path, capsys):
 def test_who_imports_a_file_that_is_not_there_makes_no_store(tmp_path, capsys):
     place = tmp_path / "new.db"
     assert main(["sessions", "import", str(tmp_path / "nothing.jsonl"), "--store", f"sqlite:{place}"]) == 1
-    assert "nothing.jsonl" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"antiphon: {tmp_path / 'nothing.jsonl'}: No such file or directory\n"
     assert not place.exists()
+
+
+def test_of_several_files_the_one_that_cannot_be_imported_is_named(ids, tmp_path, capsys):
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    good.write_bytes(command("sessions", "export", ANN).stdout)
+    bad.write_text("junk")
+    assert main(["sessions", "import", str(good), str(bad), "--store", f"file:{tmp_path / 'other'}"]) == 2
+    assert f"{bad}: line 1 of the export cannot be read" in capsys.readouterr().err
 
 
 def test_an_export_goes_through_a_pipe(ids, tmp_path):

@@ -90,6 +90,21 @@ def test_an_expired_run_that_is_aborted_is_over(make, capsys):
     assert as_json(capsys, "tasks", "wait", task_id, code=1)["status"] == told["task"]["status"]
 
 
+def test_an_expired_run_is_adopted_with_the_model_that_it_had(make, capsys):
+    task_id = make()
+    assert main(["tasks", "adopt", task_id, "--model", "bogus"]) == 2
+    assert "names no provider: write one of anthropic:<model id>" in capsys.readouterr().err
+    assert as_json(capsys, "tasks", "list")["tasks"][0]["status"] == "expired"  # it was not touched
+    assert as_json(capsys, "tasks", "adopt", task_id, "--model", "embedded")["status"] == "completed"
+
+
+def test_to_abort_what_has_ended_says_so(make, capsys):
+    task_id = make()
+    as_json(capsys, "tasks", "adopt", task_id)
+    assert main(["tasks", "abort", task_id]) == 0
+    assert f"{task_id} had ended before: completed\n" in capsys.readouterr().err
+
+
 def test_a_run_at_work_is_neither_adopted_nor_waited_for_longer_than_asked(make, capsys):
     task_id = make(SYSTEM_CLOCK.utc())
     assert [task["status"] for task in as_json(capsys, "tasks", "list")["tasks"]] == ["pending"]

@@ -58,6 +58,7 @@ def carry_out(arguments: Sequence[str] | None) -> int:
         print(f"antiphon: {plain(str(error))}", file=sys.stderr)
         return code_of(error)
     except OSError as error:  # a file that cannot be read or written; a TimeoutError says nothing by itself
-        print(f"antiphon: {plain(str(error)) or 'it took longer than that'}", file=sys.stderr)
+        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        print(f"antiphon: {plain(told) or 'it took longer than that'}", file=sys.stderr)
         return ExitCode.ERROR
     return ExitCode.OK

@@ -15,6 +15,7 @@ from antiphon.errors import AntiphonError
 from antiphon.jsonable import copy_json
 from antiphon.store.export import parse_export
 from antiphon.store.line_store import LineStore
+from antiphon.store.tenants import DEFAULT_TENANT
 
 store = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look after a store.")
 
@@ -48,7 +49,10 @@ def check(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read everything that a store holds of a tenant, and name what is damaged. Exit code 4 if anything is."""
+    """Read everything that a store holds of a tenant, and name what is damaged. Exit code 4 if anything is.
+
+    A store gives no list of its tenants: check each of yours.
+    """
     screen = Screen(as_json=as_json)
     damaged: list[dict[str, str]] = []
     ids: list[str] = []
@@ -69,7 +73,13 @@ def check(
             erasure_pending = True  # nobody can say that it is not
             damaged.append({"where": "what was redacted or deleted", "why": str(error)})
     if as_json:
-        told = {"sessions": len(ids), "snapshots": rows, "damaged": damaged, "erasure_pending": erasure_pending}
+        told = {
+            "tenant": tenant or DEFAULT_TENANT,
+            "sessions": len(ids),
+            "snapshots": rows,
+            "damaged": damaged,
+            "erasure_pending": erasure_pending,
+        }
         screen.data(told)
     else:
         for each in damaged:
@@ -79,7 +89,8 @@ def check(
                 "what was redacted or deleted may still be in the store's files: somebody reads an older state",
                 "yellow",
             )
-        read = f"{len(ids)} sessions, {rows} snapshots: "
+        whose = f" of tenant {plain(tenant)}" if tenant else ""
+        read = f"{len(ids)} sessions, {rows} snapshots{whose}: "
         screen.say(read + (f"{len(damaged)} damaged" if damaged else "all can be read"), "red" if damaged else "green")
     if damaged:
         raise typer.Exit(ExitCode.CONFLICT)

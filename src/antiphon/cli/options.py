@@ -103,9 +103,12 @@ def opened(url: str, tenant: str | None, *, new: bool = False) -> Generator[Line
         raise SnapshotNotFoundError("store", place)
     if not new and url.startswith(_DATABASES):
         from antiphon.store.postgres.presence import is_there
+        from antiphon.store.postgres.session_store import DEFAULT_SCHEMA, split_schema
 
-        if not is_there(url):
-            raise SnapshotNotFoundError("store in database", urlsplit(url).path.removeprefix("/"))
+        dsn, schema = split_schema(url)
+        if not is_there(dsn, schema=DEFAULT_SCHEMA if schema is None else schema):
+            where = "database" if schema is None else f"schema {schema!r} of database"
+            raise SnapshotNotFoundError(f"store in {where}", urlsplit(url).path.removeprefix("/"))
     store = open_store(url, prefix=tenant)
     try:
         yield store

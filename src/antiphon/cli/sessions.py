@@ -17,7 +17,7 @@ from antiphon.cli.options import AsJson, StoreUrl, Tenant, Yes, moment, opened
 from antiphon.cli.redacting import Redaction
 from antiphon.cli.screen import Screen, plain, row_facts, status_text, table, to_json
 from antiphon.cli.turns import lines_of
-from antiphon.errors import SnapshotNotFoundError
+from antiphon.errors import SessionRowError, SnapshotNotFoundError
 from antiphon.models.embedded.turns import EmbeddedModel
 from antiphon.runner.runner import Runner
 from antiphon.store.base import SessionInfo, SessionSnapshot, SnapshotStatus
@@ -242,8 +242,16 @@ def import_(
         if str(path) != "-":
             path.stat()  # it raises, before a store is made for nothing
     with opened(store, tenant, new=True) as place:
-        imported = [place.sync.import_(_lines(path)) for path in screen.progress(files, "importing")]
+        imported = [_imported(place, path) for path in screen.progress(files, "importing")]
     screen.result({"sessions": imported}, f"imported {', '.join(map(plain, imported))}")
+
+
+def _imported(place: LineStore, path: Path) -> str:
+    """The id of the session that a file holds, which is in the store now. What goes wrong names the file."""
+    try:
+        return place.sync.import_(_lines(path))
+    except SessionRowError as error:
+        raise SessionRowError(f"{'standard input' if str(path) == '-' else path}: {error}") from error
 
 
 def _lines(path: Path) -> Iterator[bytes]:

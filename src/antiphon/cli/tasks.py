@@ -9,13 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from antiphon.agent.turns import Agent
-from antiphon.cli.chatting import SystemPrompt, Tools
+from antiphon.cli.chatting import ModelName, SystemPrompt, Tools
 from antiphon.cli.exits import ExitCode
 from antiphon.cli.options import AsJson, StoreUrl, Tenant, opened
 from antiphon.cli.screen import Screen, plain, row_facts, status_text, table
 from antiphon.cli.sessions import all_sessions
 from antiphon.errors import SnapshotNotFoundError
 from antiphon.models.embedded.turns import EmbeddedModel
+from antiphon.models.names import turn_model
 from antiphon.runner.runner import Runner
 from antiphon.store.base import SessionSnapshot, SnapshotStatus
 from antiphon.store.line_store import LineStore
@@ -89,7 +90,9 @@ def abort(id: TaskId, store: StoreUrl, tenant: Tenant = None, as_json: AsJson = 
         row = place.sync.get_snapshot(id)
     if before is None or row is None:
         raise SnapshotNotFoundError("snapshot", id)
-    screen.result({"before": before, "task": row_facts(row)}, f"{id} was {before} and is {row.status}")
+    settled = before == row.status and before not in _OPEN
+    told = f"{id} had ended before: {row.status}" if settled else f"{id} was {before} and is {row.status}"
+    screen.result({"before": before, "task": row_facts(row)}, told)
 
 
 @tasks.command()
@@ -100,14 +103,17 @@ def adopt(
     agent: Annotated[str, typer.Option("--agent", help="The agent that the run is of.")] = "default",
     tools: Tools = None,
     system: SystemPrompt = None,
+    model: ModelName = "embedded",
     as_json: AsJson = False,
 ) -> None:
-    """Go on with an expired run here, with the embedded model, until it has ended. Turns that were saved are not repeated."""
+    """Go on with an expired run here, until it has ended. Turns that were saved are not repeated.
+
+    What the run's agent was made of is not in the store: give the model, the tools and the system prompt that it had.
+    """
     screen = Screen(as_json=as_json)
+    answering = turn_model(model)
     with opened(store, tenant) as place:
-        made = Runner(
-            lambda: Agent(EmbeddedModel(), tools=list(tools or []), system_prompt=system), store=place, name=agent
-        )
+        made = Runner(lambda: Agent(answering, tools=list(tools or []), system_prompt=system), store=place, name=agent)
         row = asyncio.run(_adopted(made, id))
     _settled(screen, row)
 

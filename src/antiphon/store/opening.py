@@ -22,7 +22,8 @@ _SCHEMES = {
 def open_store(url: str, **options: Any) -> LineStore:
     """The session store that a URL names.
 
-    `memory:`, `file:<folder>`, `sqlite:<path>` or `postgresql://...`; paths are relative unless they begin with `/`.
+    `memory:`, `file:<folder>`, `sqlite:<path>` or `postgresql://...`; paths are relative unless they begin with `/`. A
+    PostgreSQL URL has the parameters of libpq, and `schema`: `postgresql://host/database?schema=talks`.
 
     Args:
         url: Where.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
 from antiphon.clock import SYSTEM_CLOCK, Clock
 from antiphon.errors import SessionRowError
@@ -13,6 +14,7 @@ from antiphon.store.postgres.backend import Erasure, PostgresBackend
 from antiphon.store.postgres.driver import Pool
 from antiphon.store.tenants import Prefix
 
+DEFAULT_SCHEMA = "antiphon"
 _LONGEST_SCHEMA = 63  # PostgreSQL cuts longer names
 
 
@@ -53,7 +55,7 @@ class PostgresSessionStore(LineStore):
         dsn_or_pool: str | Pool,
         *,
         prefix: Prefix = None,
-        schema: str = "antiphon",
+        schema: str = DEFAULT_SCHEMA,
         listen_dsn: str | None = None,
         poll_interval: float = 5.0,
         erasure: Erasure = "vacuum",
@@ -74,5 +76,43 @@ class PostgresSessionStore(LineStore):
 
 
 def open_url(url: str, **options: Any) -> PostgresSessionStore:
-    """For `open_store`."""
-    return PostgresSessionStore(url, **options)
+    """For `open_store`: a connection string, which may name the `schema` among its parameters.
+
+    Raises:
+        SessionRowError: If the schema is named twice, or cannot be read.
+    """
+    dsn, schema = split_schema(url)
+    if schema is not None:
+        if options.get("schema", schema) != schema:
+            raise SessionRowError(
+                f"the URL names schema={schema!r}, and the argument schema={options['schema']!r}: give one"
+            )
+        options["schema"] = schema
+    return PostgresSessionStore(dsn, **options)
+
+
+def split_schema(url: str) -> tuple[str, str | None]:
+    """A URL without its parameter `schema`, which libpq would refuse, and what it says. All else stays as it is.
+
+    Raises:
+        SessionRowError: If it is named more than once, or its percent encoding is wrong.
+
+    >>> split_schema("postgresql://ann@host/database?connect_timeout=5&schema=talks&sslmode=require")
+    ('postgresql://ann@host/database?connect_timeout=5&sslmode=require', 'talks')
+    """
+    scheme, slashes, rest = url.partition("://")
+    # A user's name and password end with the first @ before any slash, and may hold a question mark, as libpq reads them.
+    start = rest.find("@", 0, rest.find("/") if "/" in rest else None) + 1
+    place, mark, query = rest[start:].partition("?")
+    pairs = query.split("&")
+    found = [pair.partition("=")[2] for pair in pairs if pair.partition("=")[0] == "schema"]
+    if not slashes or not mark or not found:
+        return url, None
+    if len(found) > 1:
+        raise SessionRowError("the PostgreSQL URL names its schema more than once")
+    try:
+        schema = unquote(found[0], errors="strict")
+    except UnicodeDecodeError as error:
+        raise SessionRowError("the schema in the PostgreSQL URL is not UTF-8, percent-encoded") from error
+    left = "&".join(pair for pair in pairs if pair.partition("=")[0] != "schema")
+    return f"{scheme}://{rest[:start]}{place}{mark if left else ''}{left}", schema
