@@ -81,6 +81,7 @@ THIRD_PARTY = {
     "pocketsphinx": ["models.*", "io.*"],
     "espeakng_loader": ["models.*", "io.*"],
     "psycopg": ["store.postgres.*"],
+    "zstandard": ["store.postgres.packing"],
     "websockets": ["transports.*", "testing.servers.*"],
     "h2": ["transports.*", "testing.servers.*"],
     "h11": ["testing.servers.*"],
@@ -97,7 +98,7 @@ THIRD_PARTY = {
     "hypothesis": ["testing.*"],
 }
 OPTIONAL = {name for name in THIRD_PARTY if name not in {"typing_extensions", "msgspec", "pydantic", "pydantic_core"}}
-NEVER_BY_ROOT = OPTIONAL | {"sounddevice", "sqlite3", "apsw", "psycopg", "obstore", "boto3", "botocore", "websockets"}
+NEVER_BY_ROOT = OPTIONAL | {"sounddevice", "sqlite3", "apsw", "psycopg", "zstandard", "obstore", "boto3", "botocore", "websockets"}
 
 STATE_LIMIT = 26
 STATE_WANTED = 15

@@ -146,7 +146,7 @@ def test_a_server_that_is_not_there_is_an_error_of_the_constructor(tmp_path):
 FULL = """
 CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
-CREATE TRIGGER full_disk BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION full_disk();
+CREATE TRIGGER full_disk BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION full_disk();
 """
 
 
@@ -161,7 +161,7 @@ async def test_a_full_disk_is_a_clear_error_and_the_store_works_again_when_there
             assert isinstance(caught.value.__cause__, psycopg.errors.DiskFull)
             assert await store.get_snapshot("b") is None
             assert words(await found(store, "a")) == ["one"]
-            connection.execute("DROP TRIGGER full_disk ON messages")
+            connection.execute("DROP TRIGGER full_disk ON runs")
         await put(store, "b", row(1, parent_id="a", snapshot=snapshot(said("one", "two"))), expected_tip="a")
         assert words(await found(store, "b")) == ["one", "two"]
 

@@ -287,7 +287,7 @@ def test_every_statement_is_accepted_by_the_server(connection, schema):
 def test_lists_and_the_latest_walk_along_indexes_before_there_are_statistics(connection, schema):
     migrate(connection, schema)
     nothing = {"after_at": None, "after_id": None, "statuses": None, "agent_id": None, "since": None, "until": None}
-    asked = {"tenant": "global", "session": 7, "agent_id": "a", "limit": 20, "line": 3}
+    asked = {"tenant": "global", "session": 7, "agent_id": "a", "limit": 20, "line": 3, "start": 2000, "stop": 2007}
     with connection.transaction():
         connection.execute(enter_schema(schema))
         connection.execute(
@@ -298,7 +298,7 @@ def test_lists_and_the_latest_walk_along_indexes_before_there_are_statistics(con
             "INSERT INTO snapshots (tenant, snapshot_id, session, created_at, status, agent_id, revision, record)"
             " SELECT 'global', 'r' || n, n % 10, n, 'completed', 'a', n, '' FROM generate_series(1, 3000) AS n"
         )
-        connection.execute("INSERT INTO messages SELECT 7, n % 5, n, '' FROM generate_series(1, 3000) AS n")
+        connection.execute("INSERT INTO runs SELECT 7, n % 5, n, '', 1 FROM generate_series(1, 3000) AS n")
         connection.execute(STATEMENTS["set_up_read"], {"search_path": search_path(schema)})
         for name, more in (
             ("sessions", {}),
@@ -308,6 +308,9 @@ def test_lists_and_the_latest_walk_along_indexes_before_there_are_statistics(con
             ("newest", {}),
             ("latest_of_agent", {"agent_id": "a"}),
             ("length", {}),
+            ("messages", {}),
+            ("runs", {}),
+            ("extents", {}),
         ):
             arguments = {**nothing, **asked, "agent_id": None, **more}
             plan = connection.execute(b"EXPLAIN (FORMAT text) " + STATEMENTS[name], arguments).fetchall()

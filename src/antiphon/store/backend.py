@@ -222,6 +222,7 @@ class Job:
             log, WAL, free pages, backups of its own. What a reader still holds may wait; the backend finishes it as soon
             as it can, also after a restart.
         also_new: More such ids as `is_new`.
+        line: The line whose length `work` asks for; a backend behind a network can bring it along.
     """
 
     tenant: str
@@ -230,6 +231,7 @@ class Job:
     is_new: str | None = None
     scrub: bool = False
     also_new: tuple[str, ...] = ()
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

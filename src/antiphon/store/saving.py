@@ -201,7 +201,8 @@ def _prepared(
 def _carry_out(known: KnownRows, tenant: str, old: Loaded | None, prepared: _Prepared) -> Steps[SessionSnapshot]:
     """Write it, and remember it."""
     commit, plan = prepared.commit, prepared.plan
-    job = Job(tenant, commit.session_id, commit.carry_out, None if old else commit.snapshot_id)
+    line = plan.layout.spans[-1].line if plan is not None and plan.layout.grown else None
+    job = Job(tenant, commit.session_id, commit.carry_out, None if old else commit.snapshot_id, line=line)
     row: Row = yield Write(job, wakes=commit.snapshot_id)
     origin = Origin(tenant, row.snapshot_id, row.revision, commit.redactions)
     messages = None if plan is None else plan.messages.came_from(origin)

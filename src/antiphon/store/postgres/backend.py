@@ -48,7 +48,7 @@ _TRIES = 5  # of a change that the server gives up on, because two wait for one 
 _COMMIT_LOOKS = 250
 _COMMIT_LOOK_S = 0.02
 
-_HELD_WORDS = ("snapshots", "messages", "blobs", "masks")
+_HELD_WORDS = ("snapshots", "runs", "blobs", "masks")
 _SCRUB_LOOKS = 25
 _SCRUB_LOOK_S = 0.02
 
@@ -218,10 +218,12 @@ class PostgresBackend:
                 connection.execute(_BEGIN_WRITE)
                 execute(connection, STATEMENTS["set_up_write"], {"search_path": self._path, **_LIMITS})
                 execute(connection, STATEMENTS["lock"], {"keys": self._keys(jobs)})
-                known = row = None
+                known = row = length = None
                 if alone is not None:
                     place = {"tenant": alone.tenant, "session_id": alone.session_id}
                     known = execute(connection, STATEMENTS["session"], place)
+                    if alone.line is not None:
+                        length = execute(connection, STATEMENTS["length_of"], {**place, "line": alone.line})
                 if alone is not None and alone.is_new is not None:
                     row = execute(connection, STATEMENTS["row"], {"tenant": alone.tenant, "snapshot_id": alone.is_new})
             has_changed = False
@@ -231,6 +233,8 @@ class PostgresBackend:
                     view.take_up(job.session_id, known.fetchone())
                 if row is not None and job.is_new is not None:
                     view.take_up_row(job.is_new, row.fetchone())
+                if length is not None and job.line is not None:
+                    view.take_up_length(job.session_id, job.line, length.fetchone())
                 trial.outcomes.append(_work(job, view))
                 has_changed = has_changed or not view.is_clean
                 trial.transaction = view.transaction or trial.transaction

@@ -114,7 +114,7 @@ def _make(connection: Connection, schema: str) -> None:
     taken = execute(
         connection,
         b"SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %(schema)s"
-        b" AND c.relname = ANY('{sessions,snapshots,messages,blobs,masks,notes}') ORDER BY c.relname LIMIT 1",
+        b" AND c.relname = ANY('{sessions,snapshots,messages,runs,blobs,masks,notes}') ORDER BY c.relname LIMIT 1",
         {"schema": schema},
     ).fetchone()
     if taken is not None:

@@ -25,14 +25,11 @@ SERVER = Bounds()
 """What a server takes."""
 
 
-def runs(bodies: Sequence[bytes], session_id: str, bounds: Bounds) -> Iterator[slice]:
-    """Bodies in runs, each for one statement; all are looked at before the first run is given.
+def check_sizes(bodies: Sequence[bytes], session_id: str, bounds: Bounds) -> None:
+    """Look whether the server can hold them.
 
     Raises:
         SessionRowError: If a body is too large; names the session.
-
-    >>> list(runs([b"abc", b"d", b"efghijk", b"l"], "s", Bounds(body=10, together=4)))
-    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
     most = max(map(len, bodies), default=0)
     if most > bounds.body:
@@ -40,6 +37,18 @@ def runs(bodies: Sequence[bytes], session_id: str, bounds: Bounds) -> Iterator[s
             f"a message or part of session {session_id!r} has {most} bytes of JSON, and PostgreSQL holds {bounds.body}:"
             " keep what is so large elsewhere, and save where that is"
         )
+
+
+def parts(bodies: Sequence[bytes], session_id: str, bounds: Bounds) -> Iterator[slice]:
+    """Bodies in parts, each for one statement; all are looked at before the first part is given.
+
+    Raises:
+        SessionRowError: If a body is too large; names the session.
+
+    >>> list(parts([b"abc", b"d", b"efghijk", b"l"], "s", Bounds(body=10, together=4)))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    check_sizes(bodies, session_id, bounds)
     start = size = 0
     for at, body in enumerate(bodies):
         size += len(body)

@@ -6,6 +6,7 @@ answer brings along (a session with its row, its newest row with the session) is
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -18,11 +19,16 @@ from antiphon.errors import CorruptStoreError, MovedError
 from antiphon.store.backend import Query, SessionMark
 from antiphon.store.lines import lost
 from antiphon.store.postgres.driver import STATEMENTS, Connection, Cursor, execute
-from antiphon.store.postgres.sending import Bounds, runs
-from antiphon.store.record import Row, pack, unpack
+from antiphon.store.postgres.packing import Run, pack, pack_runs, unpack
+from antiphon.store.postgres.sending import Bounds, check_sizes, parts
+from antiphon.store.record import Row, addresses_in
+from antiphon.store.record import pack as pack_record
+from antiphon.store.record import unpack as unpack_record
 
 _MOST_PAYLOAD = 7000
 """Bytes of a notification; PostgreSQL takes 7,999."""
+
+_DAMAGED = b"\xff"  # neither JSON nor an address
 
 _MOST_NAMED = 16
 """Rows of one change that are told by name; of more, the tenant is."""
@@ -30,7 +36,11 @@ _MOST_NAMED = 16
 
 @dataclass(slots=True)
 class _Session:
-    """A session as this view sees it. The newest row is None also where it was not read yet (`newest_id` tells)."""
+    """A session as this view sees it.
+
+    The newest row is None also where it was not read yet (`newest_id` tells), and so are the runs that may be changed.
+    Those of them that were, and are not sent yet, are `changed`, by line and first position.
+    """
 
     number: int
     session_id: str
@@ -40,6 +50,9 @@ class _Session:
     newest_id: str | None
     newest: Row | None = None
     moved: bool = False
+    lengths: dict[int, int] = field(default_factory=dict[int, int])
+    open: list[_OpenRun] | None = None
+    changed: dict[tuple[int, int], _OpenRun] = field(default_factory=dict[tuple[int, int], "_OpenRun"])
 
 
 @dataclass(slots=True)
@@ -49,6 +62,15 @@ class _Write:
     name: str
     arguments: dict[str, Any]
     must: str | None = None
+
+
+@dataclass(slots=True)
+class _OpenRun:
+    """A run whose messages may be replaced."""
+
+    line: int
+    first: int
+    bodies: list[bytes]
 
 
 @dataclass(slots=True)
@@ -135,31 +157,35 @@ class ReadView:
         session = self._session(session_id)
         if session is None:
             return 0
-        found = self._ask("length", {"session": session.number, "line": line}).fetchone()
-        return 0 if found is None else found[0]
+        if line not in session.lengths:
+            found = self._ask("length", {"session": session.number, "line": line}).fetchone()
+            session.lengths[line] = 0 if found is None else found[0]
+        return session.lengths[line]
 
     def messages(self, session_id: str, line: int, start: int, stop: int) -> list[bytes]:
         session = self._session(session_id)
-        bodies: list[bytes] = []
+        runs: list[tuple[int, int, bytes]] = []
         if session is not None:
             place = {"session": session.number, "line": line, "start": start, "stop": stop}
-            bodies = [body for (body,) in self._ask("messages", place).fetchall()]
-        if len(bodies) != stop - start:
-            raise lost(session_id, line, self._missing(session, line, start, stop))
+            runs = self._ask("messages", place).fetchall()
+        bodies: list[bytes] = []
+        missing: list[int] = []
+        at = start
+        for first, size, value in runs:
+            begin, end = max(first, at), min(first + size, stop)
+            if begin >= end:  # it ends before what is wanted
+                continue
+            held = unpack(value, size)
+            missing += range(at, begin)
+            if held is None:
+                missing += range(begin, end)
+            else:
+                bodies += held if end - begin == size else held[begin - first : end - first]
+            at = end
+        missing += range(at, stop)
+        if missing:
+            raise lost(session_id, line, missing)
         return bodies
-
-    def _missing(self, session: _Session | None, line: int, start: int, stop: int) -> list[int]:
-        """The positions that have no message: found by halves, as few are lost."""
-        if session is None:
-            return list(range(start, stop))
-        place = {"session": session.number, "line": line, "start": start, "stop": stop}
-        there = sum(1 for _ in self._ask("messages", place))
-        if there == stop - start:
-            return []
-        if there == 0:
-            return list(range(start, stop))
-        middle = (start + stop) // 2
-        return self._missing(session, line, start, middle) + self._missing(session, line, middle, stop)
 
     def blobs(self, session_id: str, addresses: set[bytes]) -> Mapping[bytes, bytes]:
         session = self._session(session_id)
@@ -247,6 +273,12 @@ class WriteView(ReadView):
         """Spare the question for a row; `found` is the answer to the statement `row`."""
         self._seen.rows[snapshot_id] = None if found is None else self._meet(found, is_newest=False)
 
+    def take_up_length(self, session_id: str, line: int, found: tuple[Any, ...] | None) -> None:
+        """Spare the question for the length of a line; `found` is the answer to the statement `length_of`."""
+        session = self._seen.sessions.get(session_id)
+        if session is not None:
+            session.lengths[line] = 0 if found is None else found[0]
+
     @property
     def is_clean(self) -> bool:
         """Whether nothing was sent: the transaction is as it was before this view."""
@@ -255,7 +287,7 @@ class WriteView(ReadView):
     @property
     def has_changed(self) -> bool:
         """Whether there is anything to commit."""
-        return self._has_sent or bool(self._waiting)
+        return self._has_sent or self._has_waiting
 
     def put_mark(self, session_id: str, mark: SessionMark) -> None:
         session = self._session(session_id)
@@ -274,7 +306,7 @@ class WriteView(ReadView):
         session = self._known(session_id)
         self._put("drop_masks", session)
         digests, bodies = list(masks), list(masks.values())
-        for part in runs(bodies, session_id, self._bounds):
+        for part in parts(bodies, session_id, self._bounds):
             self._put("put_masks", session, digests=digests[part], replacements=bodies[part])
 
     def put_row(self, row: Row) -> None:
@@ -291,7 +323,7 @@ class WriteView(ReadView):
             "agent_id": record.agent_id,
             "idempotency_key": record.idempotency_key,
             "revision": row.revision,
-            "record": pack(record),
+            "record": pack_record(record),
         }
         self._put("put_row", session, must=row.snapshot_id, **written)
         self._seen.rows[row.snapshot_id] = row
@@ -320,34 +352,57 @@ class WriteView(ReadView):
         return 0 if found is None else found[0]
 
     def append(self, session_id: str, line: int, at: int, bodies: Sequence[bytes]) -> None:
-        session = self._known(session_id)
-        for part in runs(bodies, session_id, self._bounds):
-            self._put("append", session, line=line, at=at + part.start, bodies=list(bodies[part]))
+        check_sizes(bodies, session_id, self._bounds)
+        self._put_runs(self._known(session_id), list(pack_runs(line, at, bodies)))
 
     def replace(self, session_id: str, line: int, at: int, body: bytes) -> None:
-        self._put("replace", self._known(session_id), line=line, at=at, body=body)
+        session = self._known(session_id)
+        runs = self._opened(session)
+        before = bisect_right(runs, (line, at), key=lambda run: (run.line, run.first)) - 1
+        run = runs[before] if before >= 0 else None
+        if run is None or run.line != line or at - run.first >= len(run.bodies):
+            raise lost(session_id, line, [at])
+        run.bodies[at - run.first] = body
+        session.changed[line, run.first] = run
 
     def put_blobs(self, session_id: str, blobs: Mapping[bytes, bytes]) -> None:
         if blobs:
             session, addresses = self._known(session_id), sorted(blobs)
             bodies = [blobs[address] for address in addresses]
-            for part in runs(bodies, session_id, self._bounds):
+            for part in parts(bodies, session_id, self._bounds):
                 self._put("put_blobs", session, addresses=addresses[part], bodies=bodies[part])
 
     def keep_messages(self, session_id: str, kept: Mapping[int, Sequence[tuple[int, int]]]) -> int:
         session = self._known(session_id)
-        parts = [(line, start, stop) for line, intervals in kept.items() for start, stop in intervals]
-        lines, starts, stops = ([part[place] for part in parts] for place in range(3))
-        arguments = {"session": session.number, "lines": lines, "starts": starts, "stops": stops}
-        self._has_sent = True
-        return self._ask("keep_messages", arguments).rowcount
+        extents = [Run(*found) for found in self._ask("extents", {"session": session.number})]
+        session.open = None
+        session.lengths.clear()
+        left = {(run.line, run.first): _within(run, kept.get(run.line, ())) for run in extents}
+        gone = [run for run in extents if left[run.line, run.first] != [(run.first, run.stop)]]
+        if not gone:
+            return 0
+        cut = [run for run in gone if left[run.line, run.first]]
+        rest: list[Run] = []
+        if cut:
+            for found in self._ask("some_runs", {"session": session.number, **_places(cut)}):
+                run = Run(*found)
+                held = _readable(run)
+                for start, stop in left[run.line, run.first]:
+                    rest += pack_runs(run.line, start, held[start - run.first : stop - run.first])
+        self._put("drop_runs", session, **_places(gone))
+        self._put_runs(session, rest)
+        return sum(run.size for run in gone) - sum(run.size for run in rest)
 
     def bodies(self, session_id: str) -> Sequence[tuple[int, int, bytes]]:
-        session = self._known(session_id)
-        return self._ask("bodies", {"session": session.number}).fetchall()
+        return [
+            (run.line, at, body)
+            for run in self._opened(self._known(session_id))
+            for at, body in enumerate(run.bodies, run.first)
+        ]
 
     def addressed(self, session_id: str) -> set[bytes]:
-        return {found[0] for found in self._ask("addressed", {"session": self._known(session_id).number})}
+        found = self._ask("addressed", {"session": self._known(session_id).number})
+        return addresses_in(body for run in found for body in _readable(Run(*run)))
 
     def keep_blobs(self, session_id: str, addresses: set[bytes]) -> None:
         self._put("keep_blobs", self._known(session_id), addresses=list(addresses))
@@ -388,6 +443,7 @@ class WriteView(ReadView):
                     "newest_id": session.newest_id,
                 }
                 self._put("put_newest", session, **counted)
+        self._put_changed_runs()
         payloads = list(self._payloads())
         if payloads:
             self._waiting.append(_Write("notify", {"channel": self._channel, "payloads": payloads}))
@@ -424,9 +480,37 @@ class WriteView(ReadView):
         self._waiting.append(_Write(statement, {"session": session.number, **arguments}, must))
 
     def _ask(self, name: str, arguments: dict[str, Any]) -> Cursor:
-        if self._waiting:  # a change sees what it has changed
+        if self._has_waiting:  # a change sees what it has changed
             self.flush()
         return super()._ask(name, arguments)
+
+    @property
+    def _has_waiting(self) -> bool:
+        sessions = filter(None, self._seen.sessions.values())
+        return bool(self._waiting) or any(session.changed for session in sessions)
+
+    def _opened(self, session: _Session) -> list[_OpenRun]:
+        """Every run of a session, in order, to be changed."""
+        if session.open is None:
+            runs = [Run(*found) for found in self._ask("runs", {"session": session.number})]
+            session.open = [_OpenRun(run.line, run.first, _readable(run)) for run in runs]
+        return session.open
+
+    def _put_runs(self, session: _Session, runs: Sequence[Run]) -> None:
+        session.lengths.clear()
+        session.open = None  # what was changed in them waits still
+        values = [run.value for run in runs]
+        for part in parts(values, session.session_id, self._bounds):
+            sizes = [run.size for run in runs[part]]
+            self._put("put_runs", session, **_places(runs[part]), sizes=sizes, values=values[part])
+
+    def _put_changed_runs(self) -> None:
+        for session in filter(None, self._seen.sessions.values()):
+            changed = list(session.changed.values())
+            session.changed.clear()
+            values = [pack(run.bodies) for run in changed]
+            for part in parts(values, session.session_id, self._bounds):
+                self._put("replace_runs", session, **_places(changed[part]), values=values[part])
 
     def _find_newest(self, session: _Session) -> None:
         _settle(session, self._one_row(session, "newest", {}))
@@ -452,6 +536,27 @@ def read_payload(payload: str) -> tuple[str | None, str | None]:
     return (found[0] if found else None), (found[1] if len(found) > 1 else None)
 
 
+def _readable(run: Run) -> list[bytes]:
+    """A run's messages; of one that is damaged something that is no message, for each."""
+    held = unpack(run.value, run.size)
+    return [_DAMAGED] * run.size if held is None else held
+
+
+def _places(runs: Sequence[Run | _OpenRun]) -> dict[str, Any]:
+    return {"lines": [run.line for run in runs], "firsts": [run.first for run in runs]}
+
+
+def _within(run: Run, intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What a run has of intervals, which are ascending and apart."""
+    found: list[tuple[int, int]] = []
+    for start, stop in intervals[max(0, bisect_right(intervals, run.first, key=lambda interval: interval[0]) - 1) :]:
+        if start >= run.stop:
+            break
+        if stop > run.first:
+            found.append((max(start, run.first), min(stop, run.stop)))
+    return found
+
+
 def _settle(session: _Session, newest: Row | None) -> None:
     session.newest = newest
     session.newest_at = None if newest is None else newest.record.created_at
@@ -460,7 +565,7 @@ def _settle(session: _Session, newest: Row | None) -> None:
 
 def _row(session_id: str, snapshot_id: str, revision: int, record: bytes) -> Row:
     try:
-        return Row(snapshot_id, session_id, revision, unpack(record))
+        return Row(snapshot_id, session_id, revision, unpack_record(record))
     except CorruptStoreError as error:
         raise CorruptStoreError(f"snapshot {snapshot_id!r} of session {session_id!r}: {error}") from error
 

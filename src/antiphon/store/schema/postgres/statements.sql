@@ -92,12 +92,21 @@ LIMIT %(limit)s
 SELECT digest, replacement FROM masks WHERE session = %(session)s
 
 -- name: length
-SELECT coalesce(max(seq) + 1, 0) FROM messages WHERE session = %(session)s AND line = %(line)s
+SELECT first + size FROM runs WHERE session = %(session)s AND line = %(line)s ORDER BY first DESC LIMIT 1
+
+-- name: length_of
+SELECT r.first + r.size FROM sessions s JOIN runs r ON r.session = s.number
+WHERE s.tenant = %(tenant)s AND s.session_id = %(session_id)s AND r.line = %(line)s ORDER BY r.first DESC LIMIT 1
 
 -- name: messages
-SELECT body FROM messages
-WHERE session = %(session)s AND line = %(line)s AND seq >= %(start)s AND seq < %(stop)s
-ORDER BY seq
+-- Runs are in their order and apart: of those that begin before `start` only the last one can reach beyond it.
+SELECT first, size, value FROM runs
+WHERE session = %(session)s AND line = %(line)s AND first < %(stop)s AND first >= coalesce((
+    SELECT before.first FROM runs AS before
+    WHERE before.session = %(session)s AND before.line = %(line)s AND before.first <= %(start)s
+    ORDER BY before.first DESC LIMIT 1
+), %(start)s)
+ORDER BY first
 
 -- name: blobs
 SELECT address, body FROM blobs WHERE session = %(session)s AND address = ANY(%(addresses)b::bytea[])
@@ -135,13 +144,16 @@ WHERE tenant = %(tenant)s AND session = %(session)s AND snapshot_id = ANY(%(snap
 -- name: new_line
 SELECT nextval('line_numbers')
 
--- name: append
-INSERT INTO messages (session, line, seq, body)
-SELECT %(session)s, %(line)s, (%(at)s + place - 1)::integer, body
-FROM unnest(%(bodies)b::bytea[]) WITH ORDINALITY AS given (body, place)
+-- name: put_runs
+INSERT INTO runs (session, line, first, size, value)
+SELECT %(session)s, line, first, size, value
+FROM unnest(%(lines)s::bigint[], %(firsts)s::integer[], %(sizes)s::integer[], %(values)b::bytea[])
+     AS given (line, first, size, value)
 
--- name: replace
-UPDATE messages SET body = %(body)b WHERE session = %(session)s AND line = %(line)s AND seq = %(at)s
+-- name: replace_runs
+UPDATE runs SET value = given.value
+FROM unnest(%(lines)s::bigint[], %(firsts)s::integer[], %(values)b::bytea[]) AS given (line, first, value)
+WHERE runs.session = %(session)s AND runs.line = given.line AND runs.first = given.first
 
 -- name: put_blobs
 INSERT INTO blobs (session, address, body)
@@ -156,25 +168,32 @@ INSERT INTO masks (session, digest, replacement)
 SELECT %(session)s, digest, replacement
 FROM unnest(%(digests)b::bytea[], %(replacements)b::bytea[]) AS given (digest, replacement)
 
--- name: keep_messages
-DELETE FROM messages
-WHERE session = %(session)s AND NOT EXISTS (
-    SELECT FROM unnest(%(lines)s::bigint[], %(starts)s::bigint[], %(stops)s::bigint[]) AS kept (line, start, stop)
-    WHERE kept.line = messages.line AND kept.start <= messages.seq AND messages.seq < kept.stop
-)
+-- name: drop_runs
+DELETE FROM runs USING unnest(%(lines)s::bigint[], %(firsts)s::integer[]) AS gone (line, first)
+WHERE runs.session = %(session)s AND runs.line = gone.line AND runs.first = gone.first
 
--- name: bodies
-SELECT line, seq, body FROM messages WHERE session = %(session)s ORDER BY line, seq
+-- name: extents
+SELECT line, first, size, ''::bytea FROM runs WHERE session = %(session)s ORDER BY line, first
+
+-- name: runs
+SELECT line, first, size, value FROM runs WHERE session = %(session)s ORDER BY line, first
+
+-- name: some_runs
+SELECT runs.line, runs.first, runs.size, runs.value
+FROM runs JOIN unnest(%(lines)s::bigint[], %(firsts)s::integer[]) AS asked (line, first)
+     ON runs.line = asked.line AND runs.first = asked.first
+WHERE runs.session = %(session)s
 
 -- name: addressed
-SELECT DISTINCT substring(body FROM 2) FROM messages WHERE session = %(session)s AND get_byte(body, 0) = 0
+SELECT line, first, size, value FROM runs
+WHERE session = %(session)s AND length(value) > 0 AND get_byte(value, 0) IN (0, 3, 4)
 
 -- name: keep_blobs
 DELETE FROM blobs WHERE session = %(session)s AND NOT address = ANY(%(addresses)b::bytea[])
 
 -- name: drop_session
 WITH rows AS (DELETE FROM snapshots WHERE session = %(session)s),
-     bodies AS (DELETE FROM messages WHERE session = %(session)s),
+     bodies AS (DELETE FROM runs WHERE session = %(session)s),
      large AS (DELETE FROM blobs WHERE session = %(session)s),
      taken_back AS (DELETE FROM masks WHERE session = %(session)s)
 DELETE FROM sessions WHERE number = %(session)s
