@@ -296,6 +296,43 @@ async def test_a_wire_that_takes_no_more_is_told_to_senders_and_read_to_its_end(
     assert wire.closed == 1
 
 
+async def test_what_the_model_says_is_heard_although_the_network_takes_nothing(model):
+    await model.start()
+    [wire] = model.wires
+    wire.hold = asyncio.Event()
+    heard: list[str] = []
+    speaking = asyncio.ensure_future(model.send(said("a", "b")))
+    await turns()
+    listening = asyncio.ensure_future(collect(model, heard))
+    wire.say("ping", "one", "ping", "two")
+    await turns()
+    assert heard == ["ping", "one", "ping", "two"]
+    assert wire.sent == ["hello", "a"]
+    wire.hold.set()
+    await speaking
+    await turns()
+    assert wire.sent == ["hello", "a", "b", "pong", "pong"]
+    await model.stop()
+    await listening
+
+
+async def test_a_stop_ends_answers_that_the_network_does_not_take(model, clock):
+    await model.start()
+    [wire] = model.wires
+    wire.hold = asyncio.Event()
+    listening = asyncio.ensure_future(collect(model, []))
+    wire.say("ping")
+    await turns()
+    async with asyncio.TaskGroup() as group:
+        stopping = group.create_task(model.stop())
+        await turns()
+        await clock.advance(5)
+    assert stopping.done()
+    await listening
+    assert wire.closed == 1
+    assert clock.sleepers == 0
+
+
 async def test_a_session_that_is_not_accepted_in_time_is_given_up(model, clock):
     model.answers = []
     async with asyncio.TaskGroup() as group:

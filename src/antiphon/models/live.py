@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Literal
@@ -26,6 +27,18 @@ from antiphon.transports.base import Frame, Transport
 Owed = Literal["", "said", "cut"]
 """No answer is missing; one to what was said; the rest of one that has begun."""
 _CLOSE_S = 2.0
+_KINDS = 64
+_OTHERS = "(others)"
+
+
+class Sightings(Counter[str]):
+    """What came and is not understood, and how often. Whatever names a provider makes up, only so many are kept."""
+
+    def note(self, what: str) -> bool:
+        """Count it, by its name or among `(others)`. Returns whether it is the first of its name."""
+        name = what if what in self or len(self) < _KINDS else _OTHERS
+        self[name] += 1
+        return self[name] == 1
 
 
 class Codec(ABC):
@@ -109,15 +122,17 @@ class Link(Generic[CodecT]):
         wire: None until it is dialled.
         early: Events that came before `ready`.
         failure: Why a connection was given up on this side.
+        posting: Sends what the codec answered to what it received, while it has something to send.
     """
 
-    __slots__ = ("codec", "early", "failure", "sending", "timers", "wire")
+    __slots__ = ("codec", "early", "failure", "posting", "sending", "timers", "wire")
 
     def __init__(self, codec: CodecT) -> None:
         self.codec = codec
         self.wire: Transport | None = None
         self.early: list[OutputEvent] = []
         self.failure: Exception | None = None
+        self.posting: asyncio.Task[None] | None = None
         self.sending = asyncio.Lock()
         self.timers: dict[str, asyncio.Task[None]] = {}
 
@@ -141,7 +156,8 @@ class Link(Generic[CodecT]):
 class WiredModel(BidiModel, Generic[CodecT]):
     """Drives a codec over a wire. A provider's model gives `_make_codec` and `_dial`.
 
-    `receive` reads the wire itself: no task and no queue stand between the wire and the agent.
+    `receive` reads the wire itself: no task and no queue stand between the wire and the agent. It never waits for the network
+    to take something: what the user says may not fit through it, and the answer is heard all the same.
     """
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK, start_timeout_s: float = 20.0) -> None:
@@ -236,6 +252,8 @@ class WiredModel(BidiModel, Generic[CodecT]):
         if self._link is link:
             self._link = None
         timers = [timer for timer in link.timers.values() if timer is not asyncio.current_task()]
+        if link.posting is not None:
+            timers.append(link.posting)
         link.timers.clear()
         for timer in timers:
             timer.cancel()
@@ -291,8 +309,7 @@ class WiredModel(BidiModel, Generic[CodecT]):
             while (frame := await read()) is not None:
                 events = codec.receive(frame)
                 if codec.outbox or codec.alarms:
-                    with suppress(TransportError):  # what is still to be read may say why the wire is gone
-                        await self._after(link)
+                    self._answer(link)
                 for event in events:
                     yield event
         except TransportError as error:
@@ -308,12 +325,25 @@ class WiredModel(BidiModel, Generic[CodecT]):
         Raises:
             TransportError: If the wire is gone.
         """
+        self._set_alarms(link)
+        if link.codec.outbox:
+            await link.flush()
+
+    def _answer(self, link: Link[CodecT]) -> None:
+        """Do what the codec asks for after it was given something, without waiting for the wire."""
+        self._set_alarms(link)
+        if link.codec.outbox and self._link is link and (link.posting is None or link.posting.done()):
+            link.posting = asyncio.create_task(self._post(link))  # noqa: TID251 - ended by `_end`
+
+    async def _post(self, link: Link[CodecT]) -> None:
+        with suppress(TransportError):  # what is still to be read may say why the wire is gone
+            await link.flush()
+
+    def _set_alarms(self, link: Link[CodecT]) -> None:
         if link.codec.alarms:
             alarms, link.codec.alarms = link.codec.alarms, {}
             for name, seconds in alarms.items():
                 self._set_alarm(link, name, seconds)
-        if link.codec.outbox:
-            await link.flush()
 
     def _set_alarm(self, link: Link[CodecT], name: str, seconds: float | None) -> None:
         timer = link.timers.pop(name, None)

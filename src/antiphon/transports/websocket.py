@@ -145,7 +145,10 @@ def _is_loopback(url: str) -> bool:
 def _broken(error: Exception) -> TransportError:
     from websockets.exceptions import ConnectionClosed
 
-    close = error.rcvd if isinstance(error, ConnectionClosed) else None
+    close, given_up = (error.rcvd, error.sent) if isinstance(error, ConnectionClosed) else (None, None)
+    if close is None and given_up is not None and given_up.reason:
+        # By this side: no pong came, or what came breaks the protocol.
+        return TransportError(f"the connection was given up: {given_up.reason}", reason=given_up.reason)
     if close is None:
         return TransportError("the connection broke off without a word", reason=str(error))
     return TransportError(

@@ -10,7 +10,6 @@ import json
 import logging
 from base64 import b64encode
 from binascii import a2b_base64
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -31,7 +30,7 @@ from antiphon.jsonable import clean_text
 from antiphon.models.bedrock.failures import refusal
 from antiphon.models.bedrock.nova_opening import LONGEST_MESSAGE, Opening, result_json, spoken_result
 from antiphon.models.bedrock.nova_output import Output
-from antiphon.models.live import CONTINUE, Codec, Owed
+from antiphon.models.live import CONTINUE, Codec, Owed, Sightings
 from antiphon.transports.base import Frame
 from antiphon.transports.eventstream import Decoder, Message, encode_message
 
@@ -63,7 +62,7 @@ class NovaSonicCodec(Codec):
 
     def __init__(self, opening: Opening, prompt: str, *, region: str = "", silence_s: float | None = 0.2) -> None:
         super().__init__()
-        self.unknown: Counter[str] = Counter()
+        self.unknown = Sightings()
         self._opening = opening
         self._prompt = prompt
         self._region = region
@@ -283,7 +282,7 @@ class NovaSonicCodec(Codec):
             case "event" if message.text_header(":event-type") == "chunk":
                 return self._output.take(_body(message.payload))
             case _:
-                self.unknown[message.text_header(":event-type") or "?"] += 1
+                self.unknown.note(message.text_header(":event-type") or "?")
                 return ()
 
     def _exception(self, kind: str, told: str) -> Sequence[OutputEvent]:

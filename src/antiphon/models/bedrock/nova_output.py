@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -29,10 +28,12 @@ from antiphon.events import (
     BidiUsageEvent,
     OutputEvent,
 )
-from antiphon.models.live import Owed
+from antiphon.models.live import Owed, Sightings
 
 _KEPT = 2
 """Answers whose account may still come: the last one, and the one that it cut."""
+_OPEN_BLOCKS = 64
+"""Blocks that may be open at the same time; those that are never ended are forgotten."""
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ class Output:
         calls: The calls that wait for a result, by id: name and input.
     """
 
-    def __init__(self, prompt: str, rate: int, unknown: Counter[str]) -> None:
+    def __init__(self, prompt: str, rate: int, unknown: Sightings) -> None:
         self.calls: dict[str, tuple[str, Any]] = {}
         self._prompt = prompt
         self._rate = rate
@@ -166,7 +167,7 @@ class Output:
                 case "completionEnd":
                     return self._complete()
                 case _:
-                    self._unknown[name] += 1
+                    self._unknown.note(name)
                     return ()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelProtocolError(f"the event {name!r} of Nova Sonic cannot be read: {error!r}") from error
@@ -174,7 +175,7 @@ class Output:
     def _start(self, fields: dict[str, Any]) -> Sequence[OutputEvent]:
         block = _Block(str(fields["type"]), str(fields.get("role", "")), _stage(fields), self._rate)
         content_id = str(fields["contentId"])
-        self._blocks[content_id] = block
+        self._open(content_id, block)
         if block.type == "TEXT" and block.role == "USER":
             return self._listened(content_id)
         if block.type == "AUDIO":
@@ -182,6 +183,12 @@ class Output:
             events, block.answer = self._answer()
             return [*events, BidiAudioStartEvent(content_id=content_id, response_id=block.answer.id)]
         return ()
+
+    def _open(self, content_id: str, block: _Block) -> None:
+        self._blocks[content_id] = block
+        if len(self._blocks) > _OPEN_BLOCKS:
+            del self._blocks[next(iter(self._blocks))]
+            self._unknown.note("contentStart without contentEnd")
 
     def prompted(self) -> None:
         """The next answer answers something that is known."""
@@ -216,7 +223,7 @@ class Output:
         content_id = str(fields["contentId"])
         block = self._blocks.get(content_id)
         if block is None or block.type != "TEXT":
-            self._unknown["textOutput without contentStart"] += 1
+            self._unknown.note("textOutput without contentStart")
             return ()
         block.text += text
         if block.role == "USER":
@@ -227,7 +234,7 @@ class Output:
         content_id = str(fields["contentId"])
         block = self._blocks.get(content_id)
         if block is None or block.answer is None:
-            self._unknown["audioOutput without contentStart"] += 1
+            self._unknown.note("audioOutput without contentStart")
             return ()
         try:
             pcm = binascii.a2b_base64(fields["content"], strict_mode=True)
@@ -244,14 +251,17 @@ class Output:
             "name": str(fields["toolName"]),
             "input": _arguments(fields.get("content")),
         }
-        self._blocks.setdefault(str(fields["contentId"]), _Block("TOOL", "TOOL")).calls.append(call)
+        content_id = str(fields["contentId"])
+        if content_id not in self._blocks:
+            self._open(content_id, _Block("TOOL", "TOOL"))
+        self._blocks[content_id].calls.append(call)
 
     def _end(self, fields: dict[str, Any]) -> Sequence[OutputEvent]:
         content_id = str(fields["contentId"])
         block = self._blocks.pop(content_id, None)
         stopped = str(fields.get("stopReason", ""))
         if block is None:
-            self._unknown["contentEnd without contentStart"] += 1
+            self._unknown.note("contentEnd without contentStart")
             return ()
         events: list[OutputEvent] = []
         if block.type == "TOOL":
@@ -297,7 +307,8 @@ class Output:
         open_ones = [answer for answer in self._answers if not answer.accounted]
         answer = next((answer for answer in open_ones if answer.expects(text)), open_ones[-1] if open_ones else None)
         if answer is None:
-            self._unknown["FINAL without an answer"] += not self._answers
+            if not self._answers:
+                self._unknown.note("FINAL without an answer")
             return self._interrupted(self._answers[-1]) if last and self._answers else []
         events = self._interrupted(answer) if last else []
         answer.said.append(text)

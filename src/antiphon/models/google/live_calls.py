@@ -10,6 +10,9 @@ from antiphon.content import ToolResultBlock, ToolUse, ToolUseBlock
 from antiphon.models.google.live_reading import arguments, text_at
 from antiphon.models.google.live_setup import LiveSettings, as_json, result_text
 
+_REMEMBERED = 256
+"""Calls that were taken back, and whose results may still come."""
+
 
 class Calls:
     """The tool calls of one connection: their names, which their results must repeat, and those that were taken back."""
@@ -18,8 +21,8 @@ class Calls:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        self._nameless: set[str] = set()  # ids of ours, for calls that came without one
-        self._cancelled: set[str] = set()
+        self._nameless: set[str] = set()  # ids of ours, for calls that came without one, until they are answered
+        self._cancelled: dict[str, None] = {}  # the latest last
 
     def register(self, calls: Sequence[dict[str, Any]], answer_id: str) -> list[ToolUse]:
         """Calls as they came, as the agent knows them."""
@@ -33,7 +36,7 @@ class Calls:
                 self._nameless.add(key)
             name = text_at(call, "name")
             self._names[key] = name
-            self._cancelled.discard(key)
+            self._cancelled.pop(key, None)
             uses.append({"toolUseId": key, "name": name, "input": arguments(call.get("args"))})
         return uses
 
@@ -41,7 +44,10 @@ class Calls:
         """The model takes these back."""
         for key in ids:
             self._names.pop(key, None)
-            self._cancelled.add(key)
+            self._nameless.discard(key)
+            self._cancelled[key] = None
+        while len(self._cancelled) > _REMEMBERED:
+            del self._cancelled[next(iter(self._cancelled))]
 
     def is_cancelled(self, key: str) -> bool:
         """Whether the model took this call back, and must not be answered."""
@@ -53,7 +59,9 @@ class Calls:
         if name is None:
             return None
         response: dict[str, Any] = {"name": name, "response": _outcome(result)}
-        if result.tool_use_id not in self._nameless:
+        if result.tool_use_id in self._nameless:
+            self._nameless.discard(result.tool_use_id)
+        else:
             response["id"] = result.tool_use_id
         parts = [
             {

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -52,7 +51,7 @@ from antiphon.models.google.live_reading import (
 )
 from antiphon.models.google.live_setup import LiveSettings, history_turns, setup_message, unanswered
 from antiphon.models.google.live_turns import Turns
-from antiphon.models.live import CONTINUE, Codec, Owed
+from antiphon.models.live import CONTINUE, Codec, Owed, Sightings
 from antiphon.transports.base import Frame
 
 _log = logging.getLogger(__name__)
@@ -131,7 +130,7 @@ class GeminiLiveCodec(Codec):
         self.current = handle is not None
         self.cut = cut
         self.refused = False
-        self.unknown: Counter[str] = Counter()
+        self.unknown = Sightings()
         self._settings = settings
         turns = history_turns(messages or [], settings.history_chars)
         asks = unanswered(turns, owed, resumed=handle is not None)
@@ -239,9 +238,8 @@ class GeminiLiveCodec(Codec):
 
     def _note(self, what: str) -> None:
         """Something came that is not understood: counted, and logged once."""
-        if what not in self.unknown:
+        if self.unknown.note(what):
             _log.warning("Gemini Live sent what is not understood: %s", what)
-        self.unknown[what] += 1
 
     def _post(self, message: Mapping[str, Any]) -> None:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))

@@ -241,7 +241,6 @@ class Answers:
         """Another one begins."""
         self._known[response_id] = self.latest = answer = Answer(response_id)
         if len(self._known) > KEPT:
-            oldest = next((key for key, known in self._known.items() if known.over), None)
-            if oldest is not None:
-                del self._known[oldest]
+            oldest = next((key for key, known in self._known.items() if known.over), next(iter(self._known)))
+            del self._known[oldest]
         return answer

@@ -14,6 +14,8 @@ PATIENCE_S = 2.0
 """How long what is said waits for the tools that run: a tool may wait for a person, and the talk goes on meanwhile."""
 _UNKNOWN = "?"
 """A response that the provider says is under way, and has not told of."""
+_FAILED = "failed"
+"""Stands for what a response that failed was to answer."""
 
 
 class Asking:
@@ -136,5 +138,6 @@ class Asking:
                 self.active.add(_UNKNOWN)  # or the same would be asked and refused without end
 
     def again(self) -> None:
-        """A response has failed: what it was to answer is not answered."""
-        self._unanswered.append("again")
+        """A response has failed: what it was to answer is not answered. The provider has it: whatever begins next answers it."""
+        self.said(_FAILED)
+        self.known(_FAILED)

@@ -9,7 +9,6 @@ cancel or commit. Responses that fail for a while (too many requests, a failure 
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -26,7 +25,7 @@ from antiphon.events import (
     OutputEvent,
 )
 from antiphon.jsonable import encode_json
-from antiphon.models.live import Codec, Owed
+from antiphon.models.live import Codec, Owed, Sightings
 from antiphon.models.openai.realtime_answers import Answer, Answers
 from antiphon.models.openai.realtime_asking import PATIENCE_S, Asking
 from antiphon.models.openai.realtime_errors import Explainer, Failure
@@ -80,7 +79,7 @@ class RealtimeCodec(Codec):
         owed: Owed = "",
     ) -> None:
         super().__init__()
-        self.counts: Counter[str] = Counter()
+        self.counts = Sightings()
         self._opening = Opening(session, history, continued=continued, owed=owed)
         self.explainer = explainer
         self._limit_s = limit_s
@@ -207,12 +206,12 @@ class RealtimeCodec(Codec):
                 return self._user_speaks(event)
             case wire.HeardDelta() | wire.HeardDone() | wire.HeardFailed():
                 if isinstance(event, wire.HeardFailed):
-                    self.counts[f"untranscribed {(event.error and event.error.code) or ''}".rstrip()] += 1
+                    self.counts.note(f"untranscribed {(event.error and event.error.code) or ''}".rstrip())
                 return self._hearing.words(event)
             case wire.ItemAdded() | wire.ItemCreated():
                 self._known(event.item.id or "")
             case wire.RateLimits():
-                self._limits = event.rate_limits
+                self._limits = event.limits()
             case wire.SessionCreated():
                 self._say({"type": "session.update", "event_id": "session", "session": self._opening.session})
             case wire.SessionUpdated():
@@ -221,7 +220,7 @@ class RealtimeCodec(Codec):
                 self._failed(event.error)
             case wire.Other():
                 if event.type not in wire.EXPECTED:
-                    self.counts[f"unknown {event.type}"] += 1
+                    self.counts.note(f"unknown {event.type}")
         return ()
 
     def _opened(self, session: wire.Session) -> Sequence[OutputEvent]:
@@ -333,8 +332,8 @@ class RealtimeCodec(Codec):
         if calls := list(answer.calls.values()):
             self._asking.called(call["toolUseId"] for call in calls)
             events.append(BidiToolUseBlocksEvent(tool_uses=calls))
-        if response.usage:
-            events.append(_usage(response.usage))
+        if isinstance(response.usage, dict):
+            events.append(_usage(cast("dict[str, Any]", response.usage)))
         self._asking.over(answer.response_id)
         if self._asking.asked:
             self.alarms["asked"] = _UNHEARD_S
@@ -344,7 +343,9 @@ class RealtimeCodec(Codec):
             self._try_again(self.explainer.failure(trouble or wire.Trouble("the response failed", "server_error")))
         else:
             self._failures = 0
-        events.append(BidiResponseStopEvent(response_id=answer.response_id))
+        # One that is cut by the user is told of as such; one that was cut short by a limit or a filter, nobody else tells of.
+        reason = (details.reason or "incomplete") if details is not None and response.status == "incomplete" else ""
+        events.append(BidiResponseStopEvent(response_id=answer.response_id, reason=reason))
         return events
 
     def _failed(self, trouble: wire.Trouble) -> None:
@@ -354,10 +355,10 @@ class RealtimeCodec(Codec):
             case "expired":
                 raise self._expired(str(failure.error))
             case "active":
-                self.counts[f"absorbed {code}"] += 1
+                self.counts.note(f"absorbed {code}")
                 self._asking.refused(trouble.event_id or self._asking.asked)
             case "race":
-                self.counts[f"absorbed {code}"] += 1
+                self.counts.note(f"absorbed {code}")
             case "passing" if self._asking.asked and trouble.event_id == self._asking.asked:
                 self._asking.over(self._asking.asked)
                 self._asking.asked = ""
@@ -378,7 +379,7 @@ class RealtimeCodec(Codec):
             raise self._expired(str(failure.error))
         if failure.kind != "passing" or self._failures >= TRIES:
             raise failure.error
-        self.counts["failed responses"] += 1
+        self.counts.note("failed responses")
         self._asking.again()
         self._asking.paused = True
         resets = [

@@ -87,7 +87,7 @@ class Explainer:
         return Failure("fatal", error)
 
     def _error(self, trouble: Trouble) -> ModelError:
-        words, code, kind = self.clean(trouble.message), trouble.code, trouble.type
+        words, code, kind = self.clean(trouble.message or ""), trouble.code, trouble.type
         about = f" (param {trouble.param!r})" if trouble.param else ""
         told = f"{words or 'no reason given'}{about}"
         if code in _CREDENTIALS:

@@ -49,7 +49,7 @@ class Hearing:
             case HeardDelta():
                 more, done = event.delta or "", False
             case HeardDone():
-                whole = event.transcript
+                whole = event.transcript or ""
                 more, done = whole[len(known) :] if whole.startswith(known) else "", True
             case HeardFailed():
                 more, done = "" if known else INAUDIBLE, True

@@ -19,10 +19,10 @@ _TOLD = 200
 class Trouble(Struct):
     """What went wrong, in the provider's words; `event_id` is the client event that it answers."""
 
-    message: str = ""
+    message: str | None = None
     type: str | None = None
     code: str | None = None
-    param: str | None = None
+    param: Any = None
     event_id: str | None = None
 
 
@@ -34,7 +34,7 @@ class Item(Struct):
     status: str | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: Any = None
 
 
 class StatusDetails(Struct):
@@ -52,7 +52,7 @@ class Response(Struct):
     status: str | None = None
     status_details: StatusDetails | None = None
     output: list[Item] | None = None
-    usage: dict[str, Any] | None = None
+    usage: Any = None
     metadata: dict[str, Any] | None = None
 
 
@@ -66,7 +66,6 @@ class Session(Struct):
 class RateLimit(Struct):
     """How much of a limit is left, and in how many seconds it is whole again."""
 
-    name: str = ""
     remaining: float | None = None
     reset_seconds: float | None = None
 
@@ -122,7 +121,7 @@ class HeardDone(Struct, tag="conversation.item.input_audio_transcription.complet
     """All words of the user."""
 
     item_id: str
-    transcript: str = ""
+    transcript: str | None = None
 
 
 class HeardFailed(Struct, tag="conversation.item.input_audio_transcription.failed"):
@@ -220,7 +219,14 @@ class TextDone(Struct, tag="response.output_text.done"):
 class RateLimits(Struct, tag="rate_limits.updated"):
     """What is left of the account's limits."""
 
-    rate_limits: list[RateLimit] = []
+    rate_limits: Any = None
+
+    def limits(self) -> list[RateLimit]:
+        """Those that can be read: nothing depends on them but the length of a pause."""
+        try:
+            return msgspec.convert(self.rate_limits or [], list[RateLimit])
+        except msgspec.ValidationError:
+            return []
 
 
 class Other(Struct):
