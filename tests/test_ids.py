@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import InvalidIdError
-from antiphon.ids import check_id, is_uuid7, new_uuid7
+from antiphon.ids import chance, check_id, is_uuid7, new_uuid7
+
+
+def test_chance_is_below_one_and_favours_no_half() -> None:
+    drawn = [chance() for _ in range(2000)]
+    assert all(0 <= each < 1 for each in drawn)
+    assert 800 < sum(each < 0.5 for each in drawn) < 1200  # eight standard deviations
 
 
 def test_ids_are_strictly_increasing_within_a_process_whatever_the_thread() -> None:

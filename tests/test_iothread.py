@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import gc
+import logging
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from antiphon.errors import AgentStateError
+from antiphon.errors import AgentStateError, MovedError
 from antiphon.iothread import IOThread, pending, run_in_worker
 
 
@@ -96,6 +97,24 @@ async def test_a_failure_nobody_waits_for_any_more_is_logged(io: IOThread, caplo
     await io.run(int)
     assert "stopped waiting" in caplog.text
     assert "disk full" in caplog.text
+
+
+async def test_a_call_that_asks_to_be_tried_again_is_no_failure_when_nobody_waits(
+    io: IOThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = threading.Event()
+
+    def work() -> None:
+        gate.wait(10)
+        raise MovedError("snapshot 's' has changed")
+
+    task = asyncio.get_running_loop().create_task(io.run(work))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    gate.set()
+    await io.run(int)
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
 
 
 async def test_a_synchronous_call_works_inside_a_running_loop(io: IOThread) -> None:

@@ -1,4 +1,4 @@
-"""Ids: time-ordered UUIDs for what we name, and rules for what users name."""
+"""Ids: time-ordered UUIDs for what we name, rules for what users name, and chance."""
 
 from __future__ import annotations
 
@@ -52,6 +52,15 @@ def new_uuid7() -> str:
     tail = int.from_bytes(random[:8], "big") & 0x3FFF_FFFF_FFFF_FFFF
     value = (ms & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | counter << 64 | 0b10 << 62 | tail
     return str(uuid.UUID(int=value))
+
+
+def chance() -> float:
+    """A number from 0 to below 1, each as likely as any other; forked processes draw different ones.
+
+    >>> 0 <= chance() < 1
+    True
+    """
+    return (int.from_bytes(os.urandom(7)) >> 3) / 2**53
 
 
 def is_uuid7(value: str) -> bool:

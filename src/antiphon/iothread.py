@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
-from antiphon.errors import AgentStateError
+from antiphon.errors import AgentStateError, MovedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,7 +89,7 @@ def _to_loop(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> De
     def settle(result: Any, error: BaseException | None) -> None:
         if future.done():
             if error is not None:
-                _log.warning("a call failed after its caller had stopped waiting", exc_info=error)
+                _tell(error, "a call failed after its caller had stopped waiting")
         elif error is not None:
             future.set_exception(error)
         else:
@@ -100,9 +100,14 @@ def _to_loop(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> De
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:  # the caller's loop is closed
             if error is not None:
-                _log.warning("a call failed after its caller's loop was closed", exc_info=error)
+                _tell(error, "a call failed after its caller's loop was closed")
 
     return deliver
+
+
+def _tell(error: BaseException, what: str) -> None:
+    """Log what nobody waits for any more. What only asks to be tried again, with nothing done, is no failure then."""
+    _log.log(logging.DEBUG if isinstance(error, MovedError) else logging.WARNING, what, exc_info=error)
 
 
 def _to_thread(future: Future[Any]) -> Deliver:

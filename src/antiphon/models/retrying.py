@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from antiphon.clock import Clock
 from antiphon.errors import InvalidInputError, ModelError
+from antiphon.ids import chance
 from antiphon.models.base import StreamEvent
 
 
@@ -33,7 +33,7 @@ class Retries:
     initial_delay: float = 0.5
     max_delay: float = 8.0
     longest_wait: float = 60.0
-    chance: Callable[[], float] = field(default=random.random, repr=False, compare=False)
+    chance: Callable[[], float] = field(default=chance, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:

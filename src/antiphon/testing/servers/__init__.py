@@ -24,11 +24,11 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        from importlib import import_module
+        from antiphon.testing.servers.loading import load
 
         if name not in _NAMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_NAMES[name]), name)
+        return load(_NAMES[name], name)
 
 
 __all__ = [
