@@ -10,7 +10,9 @@ from antiphon.errors import SessionConflictError, StaleEpochError, TerminalStatu
 from antiphon.store import LineStore, SessionSnapshot
 from antiphon.store.core import StoreCore
 from antiphon.store.known import Footing, KnownRows
+from antiphon.store.lines import Span
 from antiphon.store.memory import MemoryBackend
+from antiphon.store.messages import Origin, StoredMessages
 from antiphon.store.record import Record, Row
 from antiphon.testing.store_suite.support import exact, found, put, row, said, snapshot, words
 
@@ -247,22 +249,85 @@ async def test_nothing_is_remembered_of_what_was_redacted_or_erased(store: LineS
 
 def test_rows_are_forgotten_when_they_take_too_much():
     def footing(number: int, size: int, revision: int = 0) -> Footing:
-        return Footing(
-            Row(f"r{number}", "s", revision, Record(status="pending", created_at=0)), 0, 0, {"x": bytes(size)}
-        )
+        return Footing(Row(f"r{number}", "s", revision, Record(status="pending", created_at=0)), 0, {"x": bytes(size)})
 
     known = KnownRows(most_bytes=10_000)
     for number in range(100):
-        known.see("t", footing(number, 1_000))
+        known.see("t", footing(number, 1_000), 0)
     held = [number for number in range(100) if known.footing("t", f"r{number}") is not None]
     assert held == list(range(95, 100))
-    known.see("t", footing(99, 50_000, revision=1))
+    known.see("t", footing(99, 50_000, revision=1), 0)
     assert known.footing("t", "r99") is not None
     assert known.footing("t", "r98") is None
     assert known.footing("other", "r99") is None
     # The same state without its parts: they are still known.
     again = footing(99, 0, revision=1)
-    known.see("t", replace(again, parts=None))
+    known.see("t", replace(again, parts=None), 0)
     there = known.footing("t", "r99")
     assert there is not None
     assert there.parts == {"x": bytes(50_000)}
+
+
+async def test_a_branch_of_any_remembered_turn_knows_where_its_line_ends(store: LineStore, backend: Counting):
+    await begin(store)
+    for turn in range(1, 6):
+        await go_on(store, turn)
+    backend.taken()
+    for number in range(4):
+        listed = said("a", "b", "m0", "m1", f"branch {number}")
+        tip = "t5" if number == 0 else f"b{number - 1}"
+        await put(store, f"b{number}", row(10 + number, parent_id="t1", snapshot=snapshot(listed)), expected_tip=tip)
+    assert backend.taken() == (0, 4)
+    assert backend.appended == 2 * 6 + 4
+    assert words(await found(store, "b0"))[-1] == "branch 0"
+    assert words(await found(store, "t5"))[-1] == "m9"
+
+
+async def test_what_was_wrong_with_a_guess_is_asked_before_the_second_try(
+    store: LineStore, other: LineStore, backend: Counting
+):
+    await begin(store)
+    await go_on(store, 1)
+    await branch_off(other)
+    backend.taken()
+    await go_on(store, 2)
+    # The guess, which another branch had made wrong; the row and what it builds on; and the row.
+    assert backend.taken() == (2, 2)
+
+
+async def test_a_row_that_begins_with_its_grandparents_messages_shares_them(store: LineStore, backend: Counting):
+    await begin(store)
+    await put(store, "t1", row(1, parent_id="t0", status="failed"), expected_tip="t0")
+    await put(store, "t2", row(2, parent_id="t1", status="pending", snapshot=snapshot(said("quite", "another"))))
+    backend.appended = 0
+    await store.save_snapshot("t2", lambda there: there and replace(there, snapshot=snapshot(said("a", "b", "c"))))
+    assert backend.appended == 1
+    assert words(await found(store, "t2")) == ["a", "b", "c"]
+
+
+async def test_rows_without_messages_are_not_remembered_for_ever():
+    known = KnownRows(most=1_000)
+    for number in range(10_000):
+        known.put(Origin("t", "r", number, 0), StoredMessages.of([]))
+    held = sum(known.get(Origin("t", "r", number, 0)) is not None for number in range(10_000))
+    assert 0 < held <= 1_000
+
+
+def test_what_stands_in_a_record_counts_as_what_it_takes():
+    known = KnownRows(most_bytes=10_000)
+    for number in range(20):
+        record = Record(status="completed", created_at=0, parts={"error": bytes(4_000)})
+        known.see("t", Footing(Row(f"r{number}", "s", 0, record), 0), 0)
+    assert [number for number in range(20) if known.footing("t", f"r{number}") is not None] == [18, 19]
+
+
+def test_only_so_many_lines_ends_are_remembered():
+    known = KnownRows(most_ends=10)
+    rows = [
+        Row(f"r{line}", "s", 0, Record(status="completed", created_at=0, spans=(Span(line, 0, 2),)))
+        for line in range(1, 31)
+    ]
+    for each in rows:
+        known.see("t", Footing(each, 0), 2)
+    assert [known.end("t", each) for each in rows] == [None] * 20 + [2] * 10
+    assert known.end("other", rows[-1]) is None

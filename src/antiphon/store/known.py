@@ -15,6 +15,7 @@ from antiphon.store.messages import Origin, StoredMessages
 from antiphon.store.record import Row
 
 _ROW_BYTES = 1_000  # of a row beside its parts: a guess
+_ROW_COUNTS = 8  # what a remembered list counts beside its messages: an empty one takes room too
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,37 +25,40 @@ class Footing:
     Attributes:
         row: The row.
         redactions: How many its session had seen.
-        length: How long the line of its last span was; 0 for a row without messages.
         parts: Its parts in JSON, large ones resolved; None where nobody will grow it.
     """
 
     row: Row
     redactions: int
-    length: int
     parts: dict[str, bytes] | None = None
 
     @property
     def weight(self) -> int:
         """Bytes that it takes, about."""
-        return _ROW_BYTES + sum(map(len, (self.parts or {}).values()))
+        held = sum(map(len, self.row.record.parts.values()))
+        return _ROW_BYTES + held + sum(map(len, (self.parts or {}).values()))
 
 
 class KnownRows:
     """The messages of rows, and what the next save may build on.
 
-    A row's state never changes under one `Origin`, so messages cannot be out of date; a `Footing` can. Lists of successive
-    rows share their messages.
+    A row's state never changes under one `Origin`, so messages cannot be out of date; a `Footing` can, and so can what is
+    remembered of where a line ends. Lists of successive rows share their messages, and rows of one line its end: whoever
+    lets it grow, all branches know.
 
     Args:
         most: How many messages may be held, shared ones counted each time; the newest row's always are.
         most_bytes: How many bytes of footings may be held.
+        most_ends: How many lines' ends may be held.
     """
 
-    def __init__(self, most: int = 200_000, most_bytes: int = 16 << 20) -> None:
+    def __init__(self, most: int = 200_000, most_bytes: int = 16 << 20, most_ends: int = 16_384) -> None:
         self._most, self._held = most, 0
         self._most_bytes, self._bytes = most_bytes, 0
+        self._most_ends = most_ends
         self._rows: OrderedDict[Origin, StoredMessages] = OrderedDict()
         self._footings: OrderedDict[tuple[str, str], Footing] = OrderedDict()
+        self._ends: OrderedDict[tuple[str, str, int], int] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, origin: Origin) -> StoredMessages | None:
@@ -69,10 +73,10 @@ class KnownRows:
         """Remember them."""
         with self._lock:
             before = self._rows.pop(origin, None)
-            self._held += len(messages) - (0 if before is None else len(before))
+            self._held += _counted(messages) - _counted(before)
             self._rows[origin] = messages
             while self._held > self._most and len(self._rows) > 1:
-                self._held -= len(self._rows.popitem(last=False)[1])
+                self._held -= _counted(self._rows.popitem(last=False)[1])
 
     def footing(self, tenant: str, snapshot_id: str) -> Footing | None:
         """A row as it was seen last."""
@@ -82,8 +86,16 @@ class KnownRows:
                 self._footings.move_to_end((tenant, snapshot_id))
             return found
 
-    def see(self, tenant: str, footing: Footing) -> None:
-        """Remember a row as it is now."""
+    def end(self, tenant: str, row: Row) -> int | None:
+        """How long the line of a row's last span was when it was last seen; 0 for a row without messages."""
+        spans = row.record.spans
+        if not spans:
+            return 0
+        with self._lock:
+            return self._ends.get((tenant, row.session_id, spans[-1].line))
+
+    def see(self, tenant: str, footing: Footing, end: int | None) -> None:
+        """Remember a row as it is now, and where its last line ends where that is known."""
         key = tenant, footing.row.snapshot_id
         with self._lock:
             before = self._footings.pop(key, None)
@@ -95,13 +107,25 @@ class KnownRows:
             self._footings[key] = footing
             while self._bytes > self._most_bytes and len(self._footings) > 1:
                 self._bytes -= self._footings.popitem(last=False)[1].weight
+            spans = footing.row.record.spans
+            if end is not None and spans:
+                line = tenant, footing.row.session_id, spans[-1].line
+                self._ends[line] = end
+                self._ends.move_to_end(line)
+                if len(self._ends) > self._most_ends:
+                    self._ends.popitem(last=False)
 
     def forget(self, origins: Iterable[Origin] | None = None) -> None:
         """Let go of these messages; without `origins`, of everything."""
         with self._lock:
             if origins is None:
                 self._footings.clear()
+                self._ends.clear()
                 self._bytes = 0
             for origin in list(self._rows) if origins is None else origins:
                 gone = self._rows.pop(origin, None)
-                self._held -= 0 if gone is None else len(gone)
+                self._held -= _counted(gone)
+
+
+def _counted(messages: StoredMessages | None) -> int:
+    return 0 if messages is None else len(messages) + _ROW_COUNTS

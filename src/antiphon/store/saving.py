@@ -89,6 +89,7 @@ def save(
     if not isinstance(expected_tip, Tip) and expected_tip is not None:
         check_id("expected_tip", expected_tip)
     moved: MovedError | None = None
+    is_guess = False
     if not is_minted:
         is_guess, guessed = _remembered(known, tenant, snapshot_id, expected_tip)
         if is_guess:
@@ -98,7 +99,9 @@ def save(
     for trial in range(_TRIES):
         try:
             old = None if is_minted else (yield Read(tenant, lambda view: _load(view, tenant, snapshot_id, known)))
-            prepared = yield from _prepared(known, tenant, snapshot_id, old, fn, expected_tip, unasked=trial == 0)
+            # What the guess was built on may be what was wrong with it.
+            unasked = trial == 0 and not is_guess
+            prepared = yield from _prepared(known, tenant, snapshot_id, old, fn, expected_tip, unasked=unasked)
             return None if prepared is None else (yield from _carry_out(known, tenant, old, prepared))
         except MovedError as error:
             moved = error
@@ -208,10 +211,8 @@ def _carry_out(known: KnownRows, tenant: str, old: Loaded | None, prepared: _Pre
     messages = None if plan is None else plan.messages.came_from(origin)
     if messages is not None:
         known.put(origin, messages)
-    length = _length_after(row, plan)
-    if length is not None:
-        grows = row.record.status in IN_FLIGHT
-        known.see(tenant, Footing(row, commit.redactions, length, prepared.parts if grows else None))
+    grows = row.record.status in IN_FLIGHT
+    known.see(tenant, Footing(row, commit.redactions, prepared.parts if grows else None), _length_after(row, plan))
     return Loaded(row, origin, prepared.parts, messages).shown()
 
 
@@ -285,7 +286,7 @@ def _asked_ground(
 ) -> Steps[_Ground]:
     ground: _Ground = yield Read(tenant, lambda view: _ground(view, session_id, parent_id, old, listed))
     for row, length in ground.bases:
-        known.see(tenant, Footing(row, ground.redactions, length))
+        known.see(tenant, Footing(row, ground.redactions), length)
     return ground
 
 
@@ -315,13 +316,16 @@ def _remembered_ground(
             and footing.row.revision != old.row.revision
         ):
             footing = None
-        if footing is None or footing.row.session_id != session_id or footing.redactions:
+        end = None if footing is None else known.end(tenant, footing.row)
+        if footing is None or end is None or footing.row.session_id != session_id or footing.redactions:
             if not bases:
                 return None
             is_whole = False  # but the first one is nearly always what the list goes on from
             break
         if footing.row.record.spans:
-            bases.append((footing.row, footing.length))
+            bases.append((footing.row, end))
+        elif name == parent_id:
+            is_whole = False  # an older one may have some
     return _Ground(0, None, tuple(bases), is_whole) if bases or (names and not listed) else None
 
 
