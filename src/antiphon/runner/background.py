@@ -111,6 +111,7 @@ class Background:
 
         def claim(found: SessionSnapshot | None) -> SessionSnapshot | None:
             nonlocal to_be_aborted
+            to_be_aborted = False  # of a call before this one, which was shown a row that was out of date
             if found is None or (found.epoch, found.heartbeat_at) != (row.epoch, row.heartbeat_at):
                 return None
             to_be_aborted = found.status == "aborting"
