@@ -34,8 +34,9 @@ class StoreShelf(Shelf):
         self._messages: list[Any] = []
 
     async def close(self) -> None:
-        if hasattr(self, "_store"):
-            self._store.close()
+        for name in ("_store", "_open"):
+            if hasattr(self, name):
+                getattr(self, name).close()
 
     def _made(self) -> LineStore:
         raise NotImplementedError
@@ -84,14 +85,20 @@ class StoreShelf(Shelf):
         if store is not self._store:
             store.close()
 
+    async def warm(self) -> None:
+        if not hasattr(self, "_store"):
+            self._open = self._made()
+            await self._open.get_latest_snapshot("nobody")
+
     async def load(self, turn: int | None) -> int:
-        store = self.another() if hasattr(self, "_store") else self._made()
+        is_open = hasattr(self, "_open")
+        store = self._open if is_open else self.another() if hasattr(self, "_store") else self._made()
         found = await (store.get_latest_snapshot("talk") if turn is None else store.get_snapshot(turn_id(turn)))
         assert found is not None
         loaded = found.loaded()
         assert loaded is not None
         messages: list[Any] = loaded.data["messages"]
-        if self.elsewhere:
+        if self.elsewhere and not is_open:
             store.close()
         return len(messages)
 

@@ -60,6 +60,9 @@ class Shelf:
         """Save the conversation as it is after this turn, so that a power cut cannot take it."""
         raise NotImplementedError
 
+    async def warm(self) -> None:
+        """Have open what a server has open before the next `load`: threads, connections; nothing of the conversation."""
+
     async def load(self, turn: int | None) -> int:
         """Make the messages of a turn (None: the newest) ready for use; how many they are. A fresh object is asked."""
         raise NotImplementedError
@@ -201,6 +204,7 @@ async def _turns(make: MakeShelf, *, quick: bool) -> Numbers:
         }
         newest = await _loads(shelf, None, 2 * marks.thousand)
         numbers["store_load_ms"] = newest
+        numbers["store_load_open_ms"] = await _loads(shelf, None, 2 * marks.thousand, warm=True)
         try:
             middle = await _loads(shelf, marks.middle, 2 * marks.middle)
             numbers["store_load_500_ms"] = middle
@@ -217,10 +221,10 @@ async def _turns(make: MakeShelf, *, quick: bool) -> Numbers:
     return numbers
 
 
-async def _loads(shelf: Shelf, turn: int | None, count: int) -> float:
+async def _loads(shelf: Shelf, turn: int | None, count: int, *, warm: bool = False) -> float:
     """What a load takes in a fresh process, in ms: the lower quartile of several."""
     if not shelf.elsewhere:
-        taken = [await _load_once(shelf, turn) for _ in range(_LOADS)]
+        taken = [await _load_once(shelf, turn, warm=warm) for _ in range(_LOADS)]
     else:
         main: Any = sys.modules["__main__"]
         taken = []
@@ -230,6 +234,7 @@ async def _loads(shelf: Shelf, turn: int | None, count: int) -> float:
                 **os.environ,
                 "BENCH_PLACE": shelf.elsewhere,
                 "BENCH_TURN": "" if turn is None else str(turn),
+                "BENCH_WARM": "1" if warm else "",
             }
             done = subprocess.run(  # noqa: ASYNC221 - nothing else shall run meanwhile
                 command, capture_output=True, text=True, check=False, env=environment
@@ -244,7 +249,9 @@ async def _loads(shelf: Shelf, turn: int | None, count: int) -> float:
     return sorted(ms for ms, _ in taken)[len(taken) // 4]
 
 
-async def _load_once(shelf: Shelf, turn: int | None) -> tuple[float, int]:
+async def _load_once(shelf: Shelf, turn: int | None, *, warm: bool) -> tuple[float, int]:
+    if warm:
+        await shelf.warm()
     begin = time.perf_counter()
     messages = await shelf.load(turn)
     return (time.perf_counter() - begin) * 1e3, messages
@@ -255,7 +262,7 @@ async def _load(make: MakeShelf, *, quick: bool) -> Numbers:
     asked = os.environ["BENCH_TURN"]
     shelf = make(os.environ["BENCH_PLACE"])
     try:
-        ms, messages = await _load_once(shelf, int(asked) if asked else None)
+        ms, messages = await _load_once(shelf, int(asked) if asked else None, warm=bool(os.environ["BENCH_WARM"]))
     except CannotError:
         return {"ms": 0, "messages": -1}
     await shelf.close()
