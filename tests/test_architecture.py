@@ -98,7 +98,7 @@ THIRD_PARTY = {
     "hypothesis": ["testing.*"],
 }
 OPTIONAL = {name for name in THIRD_PARTY if name not in {"typing_extensions", "msgspec", "pydantic", "pydantic_core"}}
-NEVER_BY_ROOT = OPTIONAL | {"sounddevice", "sqlite3", "apsw", "psycopg", "zstandard", "obstore", "boto3", "botocore", "websockets"}
+NEVER_BY_ROOT = OPTIONAL | {"sounddevice", "sqlite3", "apsw", "psycopg", "obstore", "boto3", "botocore", "websockets"}
 
 STATE_LIMIT = 26
 STATE_WANTED = 15
