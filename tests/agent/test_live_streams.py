@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.agent.live import BidiAgent
 from antiphon.agent.streams import InputStream, OutputStream
-from antiphon.errors import AgentStartedError, ModelError, StopError
+from antiphon.errors import AgentStartedError, InvalidTypeError, ModelError, StopError
 from antiphon.testing import End, Fail, Say, ScriptedBidiModel, Until, VirtualClock, Wait
 
 
@@ -77,6 +77,23 @@ async def test_streams_are_started_fed_and_stopped():
     assert keyboard.calls == screen.calls == ["start", "stop"]
     assert screen.events == also
     assert screen.events[-1] == "bidi_connection_stop"
+    assert not model.connected
+
+
+@pytest.mark.parametrize(
+    ("streams", "words"),
+    [
+        ({"inputs": ["hello"], "outputs": []}, "an input is 'hello': give an asynchronous generator"),
+        ({"inputs": [iter("hi")], "outputs": []}, "an input is <.*iterator"),
+        ({"inputs": [], "outputs": ["heard.wav"]}, "an output is 'heard.wav': give an async function"),
+    ],
+)
+async def test_what_is_no_stream_is_refused_before_any_is_started(streams, words):
+    agent, model = agent_for([Say("good day")])
+    keyboard = Keyboard("hello")
+    with pytest.raises(InvalidTypeError, match=words):
+        await agent.run(**{**streams, "inputs": [keyboard, *streams["inputs"]]})
+    assert "start" not in keyboard.calls
     assert not model.connected
 
 

@@ -165,7 +165,7 @@ def test_a_model_may_be_named_and_is_one_of_bedrocks_without_a_provider():
 
 @pytest.mark.parametrize(
     ("model", "error", "words"),
-    [(7, InvalidTypeError, "must be a Model"), ("nobody:x", InvalidInputError, "known are anthropic:<model id>")],
+    [(7, InvalidTypeError, "must be a Model"), ("nobody:x", InvalidInputError, "write one of anthropic:<model id>")],
 )
 def test_what_is_no_model_and_names_none_is_refused(model, error, words):
     with pytest.raises(error, match=words):
@@ -841,6 +841,11 @@ async def test_what_a_stateful_model_did_not_get_is_sent_again():
         await agent.invoke_async("One")
     await agent.invoke_async("Two")
     assert model.requests[1].messages == [user("One"), user("Two")]
+
+
+def test_what_is_no_conversation_manager_is_refused():
+    with pytest.raises(InvalidTypeError, match="conversation_manager='sliding' is not a ConversationManager"):
+        Agent(ScriptedModel([]), conversation_manager="sliding")
 
 
 def test_a_stateful_model_takes_no_conversation_manager():

@@ -185,7 +185,7 @@ async def test_plain_code_and_coroutines_use_one_store():
 async def test_a_url_names_a_store():
     store = open_store("memory:", prefix="tenant")
     await put(store, "r", row())
-    for wrong in ("nothing:here", "no-url", ""):
+    for wrong in ("nothing:here", "no-url", "", "memory:a-name", "sqlite://host/s.db", "sqlite://s.db"):
         with pytest.raises(SessionRowError):
             open_store(wrong)
     url: Any

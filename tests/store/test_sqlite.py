@@ -92,6 +92,14 @@ def test_a_store_is_opened_by_its_url_and_its_files_are_for_this_user_only(tmp_p
     assert modes == dict.fromkeys(["s.db", "s.db-wal", "s.db-shm", "s.db-lock"], 0o600)
 
 
+def test_a_url_may_be_written_with_slashes_and_no_host(tmp_path):
+    with closing(open_store(f"sqlite://{tmp_path}/s.db")) as store:
+        take_turn(store, "s")
+    assert (tmp_path / "s.db").is_file()
+    with pytest.raises(SessionRowError, match=r"names the host 's\.db': write sqlite:<path>"):
+        open_store("sqlite://s.db")
+
+
 def test_a_relative_path_stays_where_it_was_when_the_working_directory_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with closing(SQLiteSessionStore("s.db")) as store:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
 from antiphon.agent.streams import InputSource, LiveAgent, OutputTarget
 from antiphon.content import BidiAgentInput
-from antiphon.errors import AgentStateError, StopError
+from antiphon.errors import AgentStateError, InvalidTypeError, StopError
 from antiphon.events import OutputEvent
 
 
@@ -42,12 +42,14 @@ async def run_streams(agent: StartedAgent, inputs: Sequence[InputSource], output
     """Connect streams to a started agent until its talk ends, then stop them and the agent, whatever happened.
 
     Raises:
+        InvalidTypeError: If one of them is no stream; nothing is started then.
         Exception: The first failure of a stream or of the call.
         StopError: When several things failed while stopping, or one did after another failure.
     """
     failure: BaseException | None = None
     streams = [stream for stream in [*inputs, *outputs] if isinstance(stream, _Stream)]
     try:
+        _check(inputs, outputs)
         for stream in streams:
             await stream.start(agent)
         await _talk(agent, inputs, outputs)
@@ -67,6 +69,21 @@ async def run_streams(agent: StartedAgent, inputs: Sequence[InputSource], output
         raise errors[0]
     if errors:
         raise StopError(errors)
+
+
+def _check(inputs: Sequence[object], outputs: Sequence[object]) -> None:
+    for source in inputs:
+        if not callable(source) and not isinstance(source, AsyncIterable):
+            raise InvalidTypeError(
+                f"an input is {source!r}: give an asynchronous generator, an async function, or an object with start, stop "
+                "and __call__, such as WavIO(...).input()"
+            )
+    for target in outputs:
+        if not callable(target):
+            raise InvalidTypeError(
+                f"an output is {target!r}: give an async function, or an object with start, stop and __call__, such as "
+                "WavIO(...).output()"
+            )
 
 
 async def _talk(agent: StartedAgent, inputs: Sequence[InputSource], outputs: Sequence[OutputTarget]) -> None:

@@ -106,7 +106,7 @@ class Agent(BaseAgent):
             clock: Paces waits.
 
         Raises:
-            InvalidTypeError: If `model` is neither a `Model` nor a string.
+            InvalidTypeError: If `model` is neither a `Model` nor a string, or another argument is not of its type.
             InvalidInputError: If an argument cannot be used, or `model` names a provider that is unknown.
             MissingExtraError: If the package of the provider that `model` names is not installed.
             SnapshotException: If the session cannot be restored.
@@ -116,6 +116,8 @@ class Agent(BaseAgent):
             raise InvalidInputError(
                 "conversation_manager cannot be used with a stateful model: its provider keeps the history"
             )
+        if conversation_manager is not None and not isinstance(conversation_manager, ConversationManager):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidTypeError(f"conversation_manager={conversation_manager!r} is not a ConversationManager")
         super().__init__(
             tools=tools,
             system_prompt=system_prompt,

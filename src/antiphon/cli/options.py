@@ -73,10 +73,10 @@ def moment(text: str | None) -> datetime | None:
 
 
 def _place(url: str) -> str | None:
-    """The file or folder that a URL names; None for other stores."""
+    """The file or folder that a URL names; None for other stores, and for what `open_store` will refuse."""
     scheme, _, path = url.partition(":")
     if scheme == "sqlite":
-        return path
+        return None if path.startswith("//") and not path.startswith("///") else path
     if scheme != "file":
         return None
     if path.startswith("//"):

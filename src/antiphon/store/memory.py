@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from antiphon.clock import SYSTEM_CLOCK, Clock
-from antiphon.errors import MovedError
+from antiphon.errors import MovedError, SessionRowError
 from antiphon.store.backend import Job, Outcome, Query, Reading, SessionMark, Wake, one_by_one
 from antiphon.store.base import EXPIRES_AFTER
 from antiphon.store.core import StoreCore
@@ -37,7 +37,13 @@ class InMemorySessionStore(LineStore):
 
 
 def open_url(url: str, **options: Any) -> InMemorySessionStore:
-    """For `open_store`: each URL is a store of its own."""
+    """For `open_store`: each one is a store of its own.
+
+    Raises:
+        SessionRowError: If something is named: nobody else could open that.
+    """
+    if name := url.partition(":")[2]:
+        raise SessionRowError(f"memory: names {name!r}, but stores in memory have no names: write memory:")
     return InMemorySessionStore(**options)
 
 

@@ -55,8 +55,18 @@ class SQLiteSessionStore(LineStore):
 
 
 def open_url(url: str, **options: Any) -> SQLiteSessionStore:
-    """For `open_store`: `sqlite:` and a path."""
-    return SQLiteSessionStore(url.partition(":")[2], **options)
+    """For `open_store`: `sqlite:<path>`, or `sqlite:///<path from the root>`.
+
+    Raises:
+        SessionRowError: If a host stands where there is none.
+    """
+    path = url.partition(":")[2]
+    if path.startswith("//") and not path.startswith("///"):
+        host = path[2:].partition("/")[0]
+        raise SessionRowError(
+            f"sqlite: names the host {host!r}: write sqlite:<path>, or sqlite:///<path from the root>"
+        )
+    return SQLiteSessionStore(path.removeprefix("//"), **options)
 
 
 def _file(path: str | os.PathLike[str]) -> str:
