@@ -291,10 +291,10 @@ class WiredModel(BidiModel, Generic[CodecT]):
         """The open connection, and its wire.
 
         Raises:
-            ConnectionEndedError: If there is none.
+            ConnectionEndedError: If there is none, or none yet that the provider has accepted.
         """
         link = self._link
-        if link is None or link.wire is None:
+        if link is None or link.wire is None or not link.codec.ready:
             raise ConnectionEndedError(f"{self.model_id!r} is not connected: start it first")
         return link, link.wire
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _CLOSE_S = 2.0
 _LONGEST_REASON = 2000
 _SHORTEST_SECRET = 8
+_GIVEN_UP = 1002
+"""Close codes from here on are no goodbyes (RFC 6455, section 7.4.1)."""
 
 
 class _Discreet(logging.LoggerAdapter[logging.Logger]):
@@ -145,10 +147,10 @@ def _is_loopback(url: str) -> bool:
 def _broken(error: Exception) -> TransportError:
     from websockets.exceptions import ConnectionClosed
 
-    close, given_up = (error.rcvd, error.sent) if isinstance(error, ConnectionClosed) else (None, None)
-    if close is None and given_up is not None and given_up.reason:
-        # By this side: no pong came, or what came breaks the protocol.
-        return TransportError(f"the connection was given up: {given_up.reason}", reason=given_up.reason)
+    close, sent = (error.rcvd, error.sent) if isinstance(error, ConnectionClosed) else (None, None)
+    if sent is not None and sent.code >= _GIVEN_UP and not (isinstance(error, ConnectionClosed) and error.rcvd_then_sent):
+        # By this side: no pong came, or what came breaks the protocol. The other side's answer says nothing of its own.
+        return TransportError(f"the connection was given up: {sent.reason or sent.code}", reason=sent.reason)
     if close is None:
         return TransportError("the connection broke off without a word", reason=str(error))
     return TransportError(

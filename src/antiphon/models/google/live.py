@@ -180,6 +180,14 @@ class GoogleGeminiLiveModel(WiredModel[GeminiLiveCodec]):
         }
 
     @property
+    def handle(self) -> str | None:
+        """The newest handle of the session: `start(handle=...)` resumes it, from another process, too, for two hours or so.
+
+        The session must not be connected any more, and what was said after the handle was made is lost to it.
+        """
+        return None if self._latest is None else self._latest.handle
+
+    @property
     def unknown_messages(self) -> dict[str, int]:
         """What the service sent over the latest connection and is not understood here, and how often."""
         return {} if self._latest is None else dict(self._latest.unknown)
