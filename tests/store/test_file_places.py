@@ -384,6 +384,24 @@ async def test_a_commit_that_never_ended_is_cut_off_by_the_next_writer(store, fo
         third.close()
 
 
+async def test_what_is_written_in_the_place_of_a_commit_that_never_ended_is_what_a_tidied_log_has(folder):
+    def state(number):
+        return row(0, "s", snapshot=snapshot(said(f"m {number}"), state={"number": str(number) * 40_000}))
+
+    path = log_of(folder)
+    for number in range(9):
+        store = FileSessionStore(folder)
+        saved = exact(await put(store, "r", state(number)))
+        size = path.stat().st_size
+        store.close()
+        again = FileSessionStore(folder)
+        assert exact(await again.get_snapshot("r")) == saved
+        again.close()
+        with path.open("ab") as file:
+            file.write(b"\xff\x00A\x01" + b"\xf0\xff\x00\x00" * 2 + b"j" * 100_000)
+    assert size < 9 * 40_000, "it was written anew"
+
+
 async def test_damage_in_the_last_commit_is_named_and_never_cut_off(store, folder):
     before = await turns(store, 3)
     store.close()

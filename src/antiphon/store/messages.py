@@ -11,7 +11,7 @@ from antiphon.errors import CorruptStoreError
 from antiphon.jsonable import decode_json, encode_json, private_copy
 
 _BLOCK = 32  # messages decoded between two looks at the event loop
-_READ = 128  # messages decoded by one call where nobody is kept waiting
+_READ = 64  # messages decoded by one call where nobody is kept waiting
 
 
 class Origin(NamedTuple):
@@ -148,7 +148,7 @@ class StoredMessages(Sequence[Message]):
             return [decode_json(encode_json(copy)) for copy in (self._copies or [])[start:stop]]
         raws = self._raws[start:stop]
         try:
-            found: list[Any] = decode_json(b"[" + b",".join(raws) + b"]")
+            found: list[Any] = decode_json(b"[%b]" % b",".join(raws))
             if len(found) == len(raws):
                 return found
         except ValueError:

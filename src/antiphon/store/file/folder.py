@@ -81,6 +81,9 @@ class _Marker(msgspec.Struct, frozen=True):
     version: int
 
 
+_decode_marker = msgspec.json.Decoder(_Marker).decode
+
+
 class Folders:
     """The store's folder.
 
@@ -110,7 +113,7 @@ class Folders:
             write_whole(self.fs, at, _MARKER, msgspec.json.encode(_Marker(_FORMAT, VERSION)))
             return
         try:
-            found = msgspec.json.decode(data, type=_Marker)
+            found = _decode_marker(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StoreSchemaError(f"{self.path!r} is not a folder of sessions: {_MARKER}: {error}") from error
         if found.format != _FORMAT:

@@ -97,9 +97,13 @@ class Log:
         return False
 
     def take_read(self) -> tuple[int, bytes]:
-        """What was read last, and where it stands, once: most of it is wanted at once when a log is opened."""
-        read, self._read = self._read, (0, b"")
-        return read
+        """What was read last, and where it stands, once: most of it is wanted at once when a log is opened.
+
+        It ends where the last frame ends. A commit that never ended may follow in the file; a writer cuts it off and writes
+        in its place.
+        """
+        (base, data), self._read = self._read, (0, b"")
+        return base, data if base + len(data) <= self.end else data[: self.end - base]
 
     def advance(self, data: bytes, checksum: int) -> None:
         """Say that a frame was appended; `contents` has it already."""
@@ -144,12 +148,12 @@ def cut_from(read: tuple[int, bytes], offsets: Sequence[int], sizes: Sequence[in
     """The bodies at these places of a file, from a part that was read; None when they are not all in it.
 
     Args:
-        read: Where the part begins, and its bytes.
+        read: Where the part begins, and its bytes; whole frames, so of a body it has all or nothing.
         offsets: Where the bodies stand in the file.
         sizes: How many bytes each has.
     """
     base, data = read
-    if not _is_within(read, offsets, sizes):
+    if not _is_within(read, offsets):
         return None
     return [data[at - base : at - base + size] for at, size in zip(offsets, sizes, strict=True)]
 
@@ -160,14 +164,14 @@ def cuts_from(read: tuple[int, bytes], offsets: Sequence[int], sizes: Sequence[i
     None when they do not, or are not all in it.
     """
     base, data = read
-    if 2 * sum(sizes) < len(data) or not _is_within(read, offsets, sizes):
+    if 2 * sum(sizes) < len(data) or not _is_within(read, offsets):
         return None
     return Cuts(data, offsets if base == 0 else [at - base for at in offsets], sizes)
 
 
-def _is_within(read: tuple[int, bytes], offsets: Sequence[int], sizes: Sequence[int]) -> bool:
+def _is_within(read: tuple[int, bytes], offsets: Sequence[int]) -> bool:
     base, data = read
-    return bool(data and offsets) and min(offsets) >= base and max(offsets) + max(sizes) <= base + len(data)
+    return bool(data and offsets) and min(offsets) >= base and max(offsets) < base + len(data)
 
 
 def _cut_short() -> CorruptStoreError:

@@ -64,11 +64,11 @@ def take_ordinary(contents: Contents, data: bytes, base: int, position: int, che
             break
         if len(head.rows) != 1 or len(head.lines) > 1:
             break
-        for number, first, _ in head.lines:
+        for number, first, count in head.lines:
             line = lines.get(number)
             if line is None:
                 line = contents.line(number)
-            if first != len(line.offsets):
+            if first != len(line.offsets) or count != len(head.sizes):
                 return Taken(position, checksum, last)
             offset = base + body
             line.sizes.extend(head.sizes)
