@@ -141,6 +141,26 @@ async def test_a_result_without_content_is_told_as_such_and_its_status_only_to_m
             assert ("status" in told) is has_status
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_more_documents_than_bedrock_takes_are_counted_and_the_way_out_is_named(server, streaming):
+    def document(number):
+        return {"document": {"name": f"d{number}", "format": "txt", "source": {"bytes": b"a"}}}
+
+    history = [user("a", *map(document, range(4))), assistant("b"), user("c", document(4))]
+    history += [
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "t", "name": "find", "input": {}}}]},
+        {
+            "role": "user",
+            "content": [{"toolResult": {"toolUseId": "t", "status": "success", "content": [document(5)]}}],
+        },
+    ]
+    server.refuse("ValidationException", "You can't include more than 5 documents in a request.")
+    with pytest.raises(ModelRequestError) as refused:
+        await ask(model_for(server, streaming=streaming), history)
+    assert "more than 5 documents in a request. This one has 6, since earlier turns" in str(refused.value)
+    assert "agent.messages" in str(refused.value)
+
+
 async def test_documents_get_names_that_bedrock_takes_each_once(server):
     def document(**more):
         return {"document": {"format": "txt", "source": {"bytes": b"words"}, **more}}

@@ -29,7 +29,7 @@ from antiphon.models.bedrock.config import BedrockConfig
 from antiphon.models.bedrock.failures import translate
 from antiphon.models.bedrock.guardrails import redactions
 from antiphon.models.bedrock.line import CURRENT, Line
-from antiphon.models.bedrock.request import converse_request
+from antiphon.models.bedrock.request import converse_request, documents_in
 from antiphon.models.retrying import Retries, with_retries
 from antiphon.models.threaded import Put, from_thread
 
@@ -41,6 +41,8 @@ DEFAULT_MODEL_ID = "global.anthropic.claude-sonnet-4-5-20250929-v1:0"
 
 _log = logging.getLogger(__name__)
 
+# How many documents a request may have is for Bedrock to say; its own count of them it does not tell.
+_TOO_MANY_DOCUMENTS = re.compile(r"more than \d+ documents", re.IGNORECASE)
 _UNREADABLE = re.compile(r"signature|reasoning.?content|`?(redacted_)?thinking`? block", re.IGNORECASE)
 _BROKEN_OUTPUT = ("malformed_model_output", "malformed_tool_use")
 
@@ -182,6 +184,11 @@ class BedrockModel(Model):
         except Exception as error:
             model_id, access = str(config["model_id"]), self._access
             ours = translate(error, model_id=model_id, region=access.region, endpoint=access.endpoint)
+            if isinstance(ours, ModelRequestError) and _TOO_MANY_DOCUMENTS.search(str(ours)):
+                ours = ModelRequestError(
+                    f"{ours} This one has {documents_in(request['messages'])}, since earlier turns and the results of tools "
+                    "count, too: put text in the place of those in agent.messages that are not needed any more"
+                )
             if ours is error:
                 raise
             raise ours from error

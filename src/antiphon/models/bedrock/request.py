@@ -146,6 +146,13 @@ def _messages(messages: Messages, *, with_status: bool) -> list[dict[str, Any]]:
     return out
 
 
+def documents_in(messages: Iterable[Mapping[str, Any]]) -> int:
+    """How many documents a request's messages have, in the results of tools as well."""
+    blocks = [block for message in messages for block in message["content"]]
+    parts = [part for block in blocks if "toolResult" in block for part in block["toolResult"]["content"]]
+    return sum("document" in block for block in [*blocks, *parts])
+
+
 def _calls_without_thought(messages: list[dict[str, Any]]) -> bool:
     if len(messages) < 2:
         return False
