@@ -140,7 +140,7 @@ class LiveCall:
         """
         await self._life.start(
             opening=self.connection.open,
-            undo=self.connection.model.stop,
+            undo=self.connection.close,
             begin=partial(self._begin, open_calls),
             closing=self._close,
             ended=partial(ended, self),
@@ -206,7 +206,7 @@ class LiveCall:
             self._agent.cancel_signal.set()
             await life.attempt("the tools", self.tools.cancel(CANCELLED_TEXT, 0, questions=False))
             await life.attempt("the conversation", self._settle())
-            await life.attempt("model.stop()", self.connection.model.stop())
+            await life.attempt("model.stop()", self.connection.close())
             await life.attempt("a hook", self._commits.flush())
             stopped: BidiAgentStopEvent[BaseAgent] = BidiAgentStopEvent(agent=self._agent)
             for callback in self._agent.hooks.get_callbacks_for(stopped):

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Literal, Protocol
 
 from antiphon.agent.gate import Gate
+from antiphon.agent.waiting_sound import WaitingSound
 from antiphon.bounded import settle, within
 from antiphon.clock import Clock
 from antiphon.content import AudioDelta, BidiMessage, Message, Messages, ToolSpec
@@ -17,7 +18,7 @@ from antiphon.conversation.journal import tool_uses
 from antiphon.errors import ConnectionEndedError, ConnectionTimeoutError, InvalidInputError
 from antiphon.events import BidiConnectionWarningEvent, OutputEvent
 from antiphon.models.base import strip_metadata
-from antiphon.models.bidi import BidiModel, Restartable, Truncatable
+from antiphon.models.bidi import AudioCapable, AudioStreamConfig, BidiModel, Restartable, Truncatable
 
 RESTART_BOUND_S = 30.0
 """How long opening a new connection may take."""
@@ -33,6 +34,7 @@ SHORT_LIVES = 6
 _FIRST_PAUSE_S = 0.5
 _LOST_SEND_S = 1.0
 _BOUNDARY_POLL_S = 0.1
+_USUAL_RATE = 16000
 
 Reason = Literal["timeout", "scheduled"]
 
@@ -106,6 +108,7 @@ class Connection:
         "_short_lives",
         "_timer",
         "_undelivered",
+        "_waiting",
         "_warned",
         "gate",
         "generation",
@@ -120,6 +123,7 @@ class Connection:
         self._prompt = prompt
         self._outbox: list[Results | tuple[int, Truncate]] = []
         self._undelivered: list[Message] = []
+        self._waiting = WaitingSound()
         self._sender: asyncio.Task[None] | None = None  # while something is in the outbox
         self._reader: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
@@ -138,13 +142,14 @@ class Connection:
             Exception: What the model raises; its resources are released.
         """
         system_prompt, tools = self._prompt()
+        self.model.held_by = self
         try:
             await self.model.start(
                 system_prompt=system_prompt, tools=tools, messages=strip_metadata(self._call.history())
             )
         except BaseException:
             with suppress(Exception):  # why it could not be opened is what the caller wants to know
-                await self.model.stop()
+                await self.close()
             raise
         self.generation = 1
 
@@ -159,13 +164,24 @@ class Connection:
     # What goes out.
 
     async def send_sound(self, sound: AudioDelta) -> None:
-        """Send sound when there is a connection; what a dying one swallows is gone.
+        """Send sound, in order; what a dying connection swallows is gone.
+
+        Where there is no connection it waits for one, `WAITING_SOUND_S` of it at most: beyond that the oldest is dropped.
 
         Raises:
             Exception: What the model raises, or why there is no connection any more.
         """
-        if not self.gate.is_open:
-            await self.gate.opened()
+        if self.gate.is_open and not self._waiting:
+            await self._send_sound(sound)
+            return
+        self.gate.check()
+        done = self._waiting.put(sound, self._seconds(sound))
+        if len(self._waiting) == 1:
+            self._call.spawn(self._send_waiting())
+        await done
+
+    async def _send_sound(self, sound: AudioDelta) -> None:
+        self._check_held()
         generation = self.generation
         try:
             await self.model.send(sound)
@@ -175,6 +191,34 @@ class Connection:
             if not await self._replaced(generation):
                 self.gate.check()
                 raise
+
+    async def _send_waiting(self) -> None:
+        """Send the sound that waits, and what comes meanwhile, so that nothing is overtaken."""
+        waiting = self._waiting
+        try:
+            while waiting:
+                with suppress(Exception):  # told below
+                    await self.gate.opened()
+                if self.gate.why is not None:
+                    return
+                piece, failure = waiting.first(), None
+                if not piece.done.done():  # else whoever sent it does not want it any more
+                    try:
+                        await self._send_sound(piece.sound)
+                    except Exception as error:  # noqa: BLE001 - it belongs to whoever sent the sound
+                        failure = error
+                if waiting.first() is piece:  # else newer ones have pushed it out meanwhile
+                    waiting.drop(failure)
+        finally:
+            while waiting:
+                waiting.drop(self.gate.why)
+
+    def _seconds(self, sound: AudioDelta) -> float:
+        """How long a piece of sound lasts."""
+        hears: AudioStreamConfig = {}
+        if isinstance(self.model, AudioCapable):
+            hears = self.model.get_audio_config().get("input", {})
+        return len(sound.audio) / 2 / (hears.get("channels") or 1) / (hears.get("sample_rate") or _USUAL_RATE)
 
     async def send_message(self, content: BidiMessage, message: Message) -> None:
         """Send a message of the user; one that a dying connection swallows is sent to the next.
@@ -190,6 +234,7 @@ class Connection:
         try:
             while True:
                 await self.gate.opened()
+                self._check_held()
                 generation = self.generation
                 try:
                     await self.model.send(content)
@@ -221,6 +266,8 @@ class Connection:
             try:
                 await self.gate.opened()
             except Exception:  # noqa: BLE001 - why there is no connection any more is told elsewhere
+                return
+            if self.model.held_by is not self:
                 return
             item, generation = self._outbox[0], self.generation
             if isinstance(item, Results):
@@ -279,7 +326,20 @@ class Connection:
             if self._warned:
                 self._timed_out(ConnectionTimeoutError("the provider ended the connection, as it had said it would"))
                 return
+            self._check_held()
             raise ConnectionEndedError(f"the model {self.model.model_id!r} ended the connection")
+
+    def _check_held(self) -> None:
+        """Nothing, while the model's connection is this one.
+
+        Raises:
+            ConnectionEndedError: If another call has taken the model over.
+        """
+        if self.model.held_by is not self:
+            raise ConnectionEndedError(
+                f"the model {self.model.model_id!r} was started by another agent, and has one connection: "
+                "give each agent a model of its own"
+            )
 
     def _timed_out(self, error: ConnectionTimeoutError) -> None:
         if self.model.get_connection_config().get("auto_restart", True):
@@ -360,6 +420,7 @@ class Connection:
             await self._clock.sleep(_FIRST_PAUSE_S * 2.0 ** (self._short_lives - 2))
 
     async def _replace(self, restart_config: dict[str, Any]) -> None:
+        self._check_held()
         system_prompt, tools = self._prompt()
         waiting = {key for item in self._outbox if isinstance(item, Results) for key in item.ids}
         # What is still to be sent (results bring their calls along) is not told twice: no provider would take that.
@@ -380,6 +441,15 @@ class Connection:
         if reader is not None and not reader.done():
             reader.cancel()
             await settle(self._clock, READER_END_S, [reader])
+
+    async def close(self) -> None:
+        """Stop the model, unless another call has taken it over."""
+        if self.model.held_by is self:
+            try:
+                await self.model.stop()
+            finally:
+                if self.model.held_by is self:
+                    self.model.held_by = None
 
     async def halt(self) -> None:
         """Hear, send and restart nothing more. The model itself is stopped by whoever ends the call."""

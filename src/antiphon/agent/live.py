@@ -217,7 +217,8 @@ class BidiAgent(BaseAgent):
         history, is saved, and goes to the model. An `AudioDelta` (or its dict form) goes to the model only. A list of
         `{"interruptResponse": {"interruptId": ..., "response": ...}}` answers tools that wait for a person.
 
-        Returns when the input is on its way; while the connection restarts, that is when it is back.
+        Returns when the input is on its way; while the connection restarts, that is when it is back. Sound that waits for it
+        keeps its order; beyond ten seconds the oldest of it is dropped.
 
         Raises:
             AgentNotStartedError: If the agent is not started.

@@ -536,8 +536,10 @@ def _as_heard(line: Line, now: float | None) -> Message | None:
     speech = line.speech
     if speech is None:
         return line.message(None)
-    if now is None:
-        return line.message(speech.heard_ms(speech.cut_at) if speech.cut else None)
+    if now is None and speech.cut:
+        return line.message(speech.heard_ms(speech.cut_at))
+    if now is None:  # of an answer that broke off, words may have been announced whose sound never came
+        return line.message(speech.audio_ms if speech.broken else None)
     return line.message(speech.heard_ms(now))
 
 

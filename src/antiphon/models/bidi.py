@@ -43,7 +43,14 @@ class ConnectionConfig(TypedDict, total=False):
 
 
 class BidiModel(ABC):
-    """A model that hears and speaks over one live connection."""
+    """A model that hears and speaks over one live connection.
+
+    Attributes:
+        held_by: Whoever has the connection. Set and compared by agents: one that starts a model which is in use takes it
+            over, and the other one neither sends anything over the new connection nor closes it.
+    """
+
+    held_by: object | None = None
 
     @property
     def stateful(self) -> bool:

@@ -1,11 +1,11 @@
-"""The scripted live model keeps the contract of a live model."""
+"""The scripted live model, and the embedded one with a script, keep the contract of a live model."""
 
 from __future__ import annotations
 
 import pytest
 
 from antiphon.testing import BidiModelContract
-from tests.models.contract.script import Script
+from tests.models.contract.script import Embedded, Script
 
 
 class TestScripted(BidiModelContract):
@@ -22,3 +22,9 @@ class TestScripted(BidiModelContract):
     @pytest.fixture
     def make_model(self, provider):
         return provider.make
+
+
+class TestEmbeddedWithScript(TestScripted):
+    @pytest.fixture
+    def provider(self, clock):
+        return Script(clock, Embedded)

@@ -390,7 +390,8 @@ class GeminiLiveCodec(Codec):
     def _resumable(self, update: dict[str, Any]) -> None:
         handle = update.get("newHandle")
         if update.get("resumable") is True and isinstance(handle, str) and handle:
-            self.handle, self.current = handle, True
+            # What was asked and is not answered may have crossed it on the way: it then stands for a state without that.
+            self.handle, self.current = handle, not self._turns.owed
 
     # How it ends.
 

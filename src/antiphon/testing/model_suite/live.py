@@ -23,15 +23,17 @@ from antiphon.models.bidi import AudioCapable, BidiModel
 from antiphon.session.snapshots import SnapshotSessionManager
 from antiphon.storage.memory import InMemoryStorage
 from antiphon.testing.clock import VirtualClock
-from antiphon.testing.model_suite.support import PIXEL_PNG, Lacks, nobody, tells_nothing
-from antiphon.testing.model_suite.talk import LiveProvider, MakeLiveModel, Talk, seconds_of, texts
+from antiphon.testing.model_suite.held import HeldAnswers
+from antiphon.testing.model_suite.owed import OwedAnswers
+from antiphon.testing.model_suite.sharing import SharedModels
+from antiphon.testing.model_suite.support import PIXEL_PNG, nobody, tells_nothing
+from antiphon.testing.model_suite.talk import STORY, LiveProvider, MakeLiveModel, Talk, seconds_of, texts
 from antiphon.tools.decorator import tool
 
-STORY = "Once upon a time a dragon lived in a cave and it guarded seven golden keys."
 ODD_TEXT = '\u202eعربي\u202c 𝄞 "quoted" \\ back 日本'
 
 
-class BidiModelContract(Lacks):
+class BidiModelContract(HeldAnswers, OwedAnswers, SharedModels):
     """The suite that defines a live model. Subclass it, and give two fixtures.
 
     `provider` is a `LiveProvider`: the provider's server on loopback, or anything else that follows a script.
@@ -51,7 +53,8 @@ class BidiModelContract(Lacks):
                 return lambda **given: MyModel(**{"url": provider.url, "key": provider.key, **given})
 
     Capabilities that may be lacking: `user_transcripts`, `late_transcripts`, `tools`, `images`, `usage`, `replay`,
-    `replays_interrupted`, `expiry`, `warning`, `credentials`, `model_names`, `network`, `breaks`.
+    `replays_interrupted`, `expiry`, `warning`, `credentials`, `model_names`, `network`, `breaks`, `held_answers` (the provider
+    is a `HoldingProvider`), `talking_beside_tools`, `exact_sound` (what travels is not the very sound that was sent).
     """
 
     @pytest.fixture
@@ -69,6 +72,11 @@ class BidiModelContract(Lacks):
     @pytest.fixture
     def model(self, make_model: MakeLiveModel, clock: VirtualClock) -> BidiModel:
         return make_model(clock=clock)
+
+    @pytest.fixture
+    def talkative_model(self, model: BidiModel) -> BidiModel:
+        """A model that talks while tools work, where another one than `model` does."""
+        return model
 
     @pytest.fixture
     def talk(self, model: BidiModel, clock: VirtualClock) -> Talk:

@@ -15,6 +15,7 @@ from antiphon.models.bidi import AudioCapable, AudioConfig, BidiModel
 from antiphon.testing.clock import VirtualClock
 from antiphon.testing.model_suite.support import PATIENCE_S
 
+STORY = "Once upon a time a dragon lived in a cave and it guarded seven golden keys."
 _LOOK_S = 0.02
 
 EventT = TypeVar("EventT", bound=OutputEvent)
@@ -71,12 +72,39 @@ class LiveProvider(Protocol):
         """The conversation that the latest connection was opened with, as role and text; calls and results left out."""
         ...
 
+    def told(self) -> list[tuple[str, str]]:
+        """What the latest connection was told in words, `seeded()` included, as role and text, in order."""
+        ...
+
+    def heard(self) -> list[bytes]:
+        """The sound that came over each connection, in the order of the connections."""
+        ...
+
+    def owes(self) -> bool:
+        """Whether the latest connection waits for an answer that no step of the script has begun."""
+        ...
+
     def complaints(self) -> list[str]:
         """The errors that the provider told its clients of, but for those that the script asked for."""
         ...
 
     def connections(self) -> int:
         """How many connections were opened."""
+        ...
+
+
+class HoldingProvider(LiveProvider, Protocol):
+    """A provider that can stay in the middle of an answer; one that cannot lacks `held_answers`."""
+
+    def say_and_hold(self, text: str, seconds: float = 2.0, *, after: float | None = None) -> object:
+        """Begin an answer like `say`, send `after` seconds of its sound (None: half of it), and stay there.
+
+        The step is over then; the answer is not, until `go_on`, `barge_in`, or the end of the connection.
+        """
+        ...
+
+    def go_on(self) -> object:
+        """Send the rest of an answer that is held; nothing, if it was cut. Begins as soon as it is its turn."""
         ...
 
 
@@ -161,6 +189,10 @@ class Talk:
     async def speak(self) -> None:
         """The user makes a sound."""
         await self.agent.send(self.sound_of_the_user())
+
+    async def sounds(self, seconds: float) -> None:
+        """Wait until so much sound has been delivered in all."""
+        await self.until(lambda: seconds_of(self.events) > seconds - 0.06, f"{seconds:g} s of sound")
 
     async def listen(self, seconds: float) -> None:
         """So much time passes."""
