@@ -331,3 +331,53 @@ def test_only_so_many_lines_ends_are_remembered():
         known.see("t", Footing(each, 0), 2)
     assert [known.end("t", each) for each in rows] == [None] * 20 + [2] * 10
     assert known.end("other", rows[-1]) is None
+
+
+async def test_large_messages_are_let_go_of_by_their_bytes_however_they_became_known(
+    store: LineStore, other: LineStore, backend: Counting
+):
+    known = store._core.known = KnownRows(most_text=100_000)
+    kept: list[str] = []
+
+    def held() -> list[str]:
+        return [name for name in kept if known.size(last[name], 1)]
+
+    last: dict[str, Origin] = {}
+    for number in range(12):  # each 30 KB: written here, grown here, or read from another's
+        name, session = f"r{number}", f"s{number}"
+        listed = said("x" * 20_000, "y" * 10_000)
+        writer = other if number % 3 == 2 else store
+        await put(
+            writer, name, row(number, session, status="pending", snapshot=snapshot(listed[: 1 + (number % 3 > 0)]))
+        )
+        if number % 3 == 0:
+            change = replace(row(number, session, status="pending"), snapshot=snapshot(listed))
+            await store.save_snapshot(name, lambda there, change=change: there and change)
+        elif number % 3 == 2:
+            await found(store, name)
+        kept.append(name)
+        there = backend._tenants["global"].row(name)
+        last[name] = Origin("global", name, there.revision, 0)
+        assert len(known.get(last[name]) or ()) == 2
+        assert 30_000 < known.size(last[name], 2) < 30_500
+        assert known._text <= 100_000
+    assert held() == ["r9", "r10", "r11"]
+    # A window that slides weighs no more for that.
+    texts = [f"{number}" + "z" * 1_000 for number in range(10)]
+    await put(store, "w0", row(0, "w", snapshot=snapshot(said(*texts))))
+    for turn in range(1, 50):
+        texts = [*texts[2:], f"q{turn}" + "z" * 1_000, f"a{turn}" + "z" * 1_000]
+        await put(store, f"w{turn}", row(turn, "w", parent_id=f"w{turn - 1}", snapshot=snapshot(said(*texts))))
+    there = backend._tenants["global"].row("w49")
+    assert 10_000 < known.size(Origin("global", "w49", there.revision, 0), 10) < 12_000
+
+
+def test_the_newest_rows_messages_are_remembered_however_large_they_are():
+    known = KnownRows(most_text=1_000)
+    for number in range(3):
+        known.put(Origin("t", f"r{number}", 0, 0), StoredMessages.of(said("x")), 5_000)
+    assert [known.size(Origin("t", f"r{number}", 0, 0), 1) for number in range(3)] == [0, 0, 5_000]
+    known.put(Origin("t", "r2", 0, 0), StoredMessages.of(said("x")))
+    assert known.size(Origin("t", "r2", 0, 0), 1) == 5_000
+    known.forget()
+    assert (known._text, known._held) == (0, 0)

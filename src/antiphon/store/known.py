@@ -50,13 +50,18 @@ class KnownRows:
         most: How many messages may be held, shared ones counted each time; the newest row's always are.
         most_bytes: How many bytes of footings may be held.
         most_ends: How many lines' ends may be held.
+        most_text: How many bytes of messages, as JSON, may be held; otherwise as `most`. Fewer messages than that fit where
+            they hold pictures or sound.
     """
 
-    def __init__(self, most: int = 200_000, most_bytes: int = 16 << 20, most_ends: int = 16_384) -> None:
+    def __init__(
+        self, most: int = 200_000, most_bytes: int = 16 << 20, most_ends: int = 16_384, most_text: int = 256 << 20
+    ) -> None:
         self._most, self._held = most, 0
+        self._most_text, self._text = most_text, 0
         self._most_bytes, self._bytes = most_bytes, 0
         self._most_ends = most_ends
-        self._rows: OrderedDict[Origin, StoredMessages] = OrderedDict()
+        self._rows: OrderedDict[Origin, tuple[StoredMessages, int]] = OrderedDict()
         self._footings: OrderedDict[tuple[str, str], Footing] = OrderedDict()
         self._ends: OrderedDict[tuple[str, str, int], int] = OrderedDict()
         self._lock = threading.Lock()
@@ -65,18 +70,26 @@ class KnownRows:
         """The messages of a row in this very state."""
         with self._lock:
             found = self._rows.get(origin)
-            if found is not None:
-                self._rows.move_to_end(origin)
-            return found
+            if found is None:
+                return None
+            self._rows.move_to_end(origin)
+            return found[0]
 
-    def put(self, origin: Origin, messages: StoredMessages) -> None:
-        """Remember them."""
+    def size(self, origin: Origin, kept: int) -> int:
+        """About how many bytes of JSON so many of a row's messages have; 0 for a row that is not remembered."""
         with self._lock:
-            before = self._rows.pop(origin, None)
-            self._held += _counted(messages) - _counted(before)
-            self._rows[origin] = messages
-            while self._held > self._most and len(self._rows) > 1:
-                self._held -= _counted(self._rows.popitem(last=False)[1])
+            messages, size = self._rows.get(origin, ((), 0))
+            return size * min(kept, len(messages)) // len(messages) if messages else 0
+
+    def put(self, origin: Origin, messages: StoredMessages, size: int = 0) -> None:
+        """Remember them, with the bytes that they have as JSON; 0: as many as were told before."""
+        with self._lock:
+            before = self._gone(origin)
+            self._rows[origin] = messages, size or before
+            self._held += len(messages) + _ROW_COUNTS
+            self._text += size or before
+            while (self._held > self._most or self._text > self._most_text) and len(self._rows) > 1:
+                self._gone(next(iter(self._rows)))
 
     def footing(self, tenant: str, snapshot_id: str) -> Footing | None:
         """A row as it was seen last."""
@@ -123,9 +136,14 @@ class KnownRows:
                 self._ends.clear()
                 self._bytes = 0
             for origin in list(self._rows) if origins is None else origins:
-                gone = self._rows.pop(origin, None)
-                self._held -= _counted(gone)
+                self._gone(origin)
 
-
-def _counted(messages: StoredMessages | None) -> int:
-    return 0 if messages is None else len(messages) + _ROW_COUNTS
+    def _gone(self, origin: Origin) -> int:
+        """Let go of a row's messages, and say what they weighed."""
+        found = self._rows.pop(origin, None)
+        if found is None:
+            return 0
+        messages, size = found
+        self._held -= len(messages) + _ROW_COUNTS
+        self._text -= size
+        return size

@@ -79,7 +79,7 @@ def _found(
     if loaded is None:
         return None
     if loaded.messages is not None and core.known.get(loaded.origin) is None:
-        core.known.put(loaded.origin, loaded.messages)
+        core.known.put(loaded.origin, loaded.messages, loaded.size)
     return with_expiry(loaded.shown(state=state), core.clock.utc(), core.expires_after)
 
 

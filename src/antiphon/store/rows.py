@@ -16,7 +16,7 @@ from antiphon.store.backend import Reading
 from antiphon.store.base import STATUSES, SessionSnapshot, SnapshotStatus, from_microseconds, to_microseconds
 from antiphon.store.lines import Span
 from antiphon.store.messages import Origin, StoredMessages
-from antiphon.store.record import LARGE_PART, Record, Row, body, decode_part, encode_part, resolve
+from antiphon.store.record import LARGE_PART, Cuts, Record, Row, body, decode_part, encode_part, resolve
 from antiphon.store.redaction import Masks, replace_messages
 
 _DATA = "data."
@@ -38,12 +38,14 @@ class Loaded:
         origin: Names its state.
         parts: Its parts in JSON, large ones resolved; empty for a row that was read without its state.
         messages: Its messages; None where its snapshot has none, or it was read without its state.
+        size: How many bytes of JSON they have; 0 where they were remembered.
     """
 
     row: Row
     origin: Origin
     parts: dict[str, bytes]
     messages: StoredMessages | None
+    size: int = 0
 
     def shown(self, *, state: bool = True) -> SessionSnapshot:
         """The row for its user, with parts of its own."""
@@ -130,13 +132,15 @@ def load(
         if not state or row.record.spans is None:
             return Loaded(row, origin, parts, None)
         messages = None if known is None else known(origin)
+        size = 0
         if messages is None:
             runs = [view.messages(row.session_id, span.line, span.start, span.stop) for span in row.record.spans]
             raws = resolve(runs[0] if len(runs) == 1 else [raw for run in runs for raw in run], blobs)
             messages = StoredMessages(raws, None, origin, known=len(raws))
+            size = sum(raws.sizes if isinstance(raws, Cuts) else map(len, raws))
     except CorruptStoreError as error:
         raise CorruptStoreError(f"snapshot {row.snapshot_id!r} of session {row.session_id!r}: {error}") from error
-    return Loaded(row, origin, parts, messages)
+    return Loaded(row, origin, parts, messages, size)
 
 
 def check_row(wanted: object, snapshot_id: str, session_id: str | None) -> SessionSnapshot:

@@ -73,11 +73,13 @@ class _Prepared:
         commit: The change.
         plan: Where its messages go; None where it has none.
         parts: Its parts in JSON.
+        size: How many bytes of JSON its messages have, about.
     """
 
     commit: Commit
     plan: _Plan | None
     parts: dict[str, bytes]
+    size: int
 
 
 def save(
@@ -164,7 +166,7 @@ def _prepared(
     if old is not None:
         _guard(old.row, wanted)
         if old.messages is not None:
-            known.put(old.origin, old.messages)
+            known.put(old.origin, old.messages, old.size)
     listed = listed_messages(wanted)
     ground = _remembered_ground(known, tenant, session_id, wanted.parent_id, old, listed) if unasked else None
     plan = None
@@ -181,10 +183,15 @@ def _prepared(
     blobs = dict(parts.blobs)
     fresh: list[bytes] = []
     grown: list[bytes] = []
+    size = 0
     if plan is not None:
-        fresh = yield from _bodies(plan.messages, plan.layout.fresh, blobs)
+        fresh, size = yield from _bodies(plan.messages, plan.layout.fresh, blobs)
         count = len(plan.messages)
-        grown = yield from _bodies(plan.messages, range(count - plan.layout.grown, count), blobs)
+        grown, more = yield from _bodies(plan.messages, range(count - plan.layout.grown, count), blobs)
+        size += more
+        if plan.base is not None:
+            base = Origin(tenant, plan.base.snapshot_id, plan.base.revision, ground.redactions)
+            size += known.size(base, count - len(fresh) - len(grown))
     commit = Commit(
         session_id=session_id,
         snapshot_id=snapshot_id,
@@ -198,7 +205,7 @@ def _prepared(
         length=0 if plan is None else plan.length,
         blobs=blobs,
     )
-    return _Prepared(commit, plan, parts.raw)
+    return _Prepared(commit, plan, parts.raw, size)
 
 
 def _carry_out(known: KnownRows, tenant: str, old: Loaded | None, prepared: _Prepared) -> Steps[SessionSnapshot]:
@@ -210,7 +217,7 @@ def _carry_out(known: KnownRows, tenant: str, old: Loaded | None, prepared: _Pre
     origin = Origin(tenant, row.snapshot_id, row.revision, commit.redactions)
     messages = None if plan is None else plan.messages.came_from(origin)
     if messages is not None:
-        known.put(origin, messages)
+        known.put(origin, messages, prepared.size)
     grows = row.record.status in IN_FLIGHT
     known.see(tenant, Footing(row, commit.redactions, prepared.parts if grows else None), _length_after(row, plan))
     return Loaded(row, origin, prepared.parts, messages).shown()
@@ -368,17 +375,18 @@ def _stored(known: KnownRows, row: Row, origin: Origin) -> Steps[StoredMessages]
     found = known.get(origin)
     if found is not None:
         return found
-    read: StoredMessages = yield Read(origin.tenant, lambda view: _messages_of(view, row, origin))
-    known.put(origin, read)
-    return read
+    read, size = yield Read(origin.tenant, lambda view: _messages_of(view, row, origin))
+    known.put(origin, read, size)
+    messages: StoredMessages = read
+    return messages
 
 
-def _messages_of(view: Reading, row: Row, origin: Origin) -> StoredMessages:
+def _messages_of(view: Reading, row: Row, origin: Origin) -> tuple[StoredMessages, int]:
     now = view.row(row.snapshot_id)
     loaded = None if now is None else load(view, origin.tenant, now)
     if loaded is None or loaded.origin != origin or loaded.messages is None:
         raise MovedError(f"snapshot {row.snapshot_id!r} has changed")
-    return loaded.messages
+    return loaded.messages, loaded.size
 
 
 def _masked_tail(listed: StoredMessages, masks: Masks | None) -> Steps[StoredMessages]:
@@ -394,11 +402,16 @@ def _masked_tail(listed: StoredMessages, masks: Masks | None) -> Steps[StoredMes
     return listed[: listed.known] + StoredMessages(None, tail)
 
 
-def _bodies(messages: StoredMessages, indexes: Sequence[int], blobs: dict[bytes, bytes]) -> Steps[list[bytes]]:
-    """What is stored for these messages."""
+def _bodies(
+    messages: StoredMessages, indexes: Sequence[int], blobs: dict[bytes, bytes]
+) -> Steps[tuple[list[bytes], int]]:
+    """What is stored for these messages, and how many bytes of JSON they have."""
     bodies: list[bytes] = []
+    size = 0
     for count, index in enumerate(indexes, 1):
-        bodies.append(body(messages.raw(index), LARGE_MESSAGE, blobs))
+        raw = messages.raw(index)
+        size += len(raw)
+        bodies.append(body(raw, LARGE_MESSAGE, blobs))
         if count % _ENCODED == 0:
             yield None
-    return bodies
+    return bodies, size
