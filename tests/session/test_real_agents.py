@@ -245,6 +245,17 @@ async def test_a_rewind_branches_the_talk_and_the_tree_shows_it(place):
 
 
 @pytest.mark.parametrize("stateful", [False, True])
+async def test_a_model_that_cannot_be_told_what_a_stateful_one_was_told_is_warned_of(place, stateful, caplog):
+    storage = place.inner
+    first = Agent(ScriptedModel(["hello", "hello again"], stateful=stateful), session_manager=session(storage))
+    for prompt in ("one", "two"):
+        await first.invoke_async(prompt)
+    second = Agent(ScriptedModel([]), session_manager=session(storage))
+    assert words(second) == (["two", "hello again"] if stateful else ["one", "hello", "two", "hello again"])
+    assert ("this one is told the newest messages only" in caplog.text) is stateful
+
+
+@pytest.mark.parametrize("stateful", [False, True])
 async def test_what_was_said_to_an_open_turn_survives_processes_that_die_in_its_tool(place, stateful):
     entered, gate = asyncio.Event(), asyncio.Event()
 

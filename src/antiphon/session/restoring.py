@@ -55,6 +55,11 @@ def _load(agent: LocalAgent, found: Found) -> None:
     if agent.model.stateful and snapshot.data.get("messages"):
         _log.warning("%s: the model keeps the history on its side; restored messages are dropped", found.name)
         snapshot = replace(snapshot, data={**snapshot.data, "messages": []})
+    elif snapshot.data.get("model_state") and not agent.model.stateful:
+        _log.warning(
+            "%s: the session's model kept the history on its side; this one is told the newest messages only",
+            found.name,
+        )
     try:
         agent.load_snapshot(snapshot)
     except SnapshotException as error:
