@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -38,14 +38,19 @@ class Loaded:
         origin: Names its state.
         parts: Its parts in JSON, large ones resolved; empty for a row that was read without its state.
         messages: Its messages; None where its snapshot has none, or it was read without its state.
-        size: How many bytes of JSON they have; 0 where they were remembered.
+        read: Their JSON; empty where they were remembered.
     """
 
     row: Row
     origin: Origin
     parts: dict[str, bytes]
     messages: StoredMessages | None
-    size: int = 0
+    read: Sequence[bytes] = ()
+
+    @property
+    def size(self) -> int:
+        """How many bytes of JSON its messages have; 0 where they were remembered."""
+        return sum(self.read.sizes if isinstance(self.read, Cuts) else map(len, self.read))
 
     def shown(self, *, state: bool = True) -> SessionSnapshot:
         """The row for its user, with parts of its own."""
@@ -132,15 +137,14 @@ def load(
         if not state or row.record.spans is None:
             return Loaded(row, origin, parts, None)
         messages = None if known is None else known(origin)
-        size = 0
+        raws: Sequence[bytes] = ()
         if messages is None:
             runs = [view.messages(row.session_id, span.line, span.start, span.stop) for span in row.record.spans]
             raws = resolve(runs[0] if len(runs) == 1 else [raw for run in runs for raw in run], blobs)
             messages = StoredMessages(raws, None, origin, known=len(raws))
-            size = sum(raws.sizes if isinstance(raws, Cuts) else map(len, raws))
     except CorruptStoreError as error:
         raise CorruptStoreError(f"snapshot {row.snapshot_id!r} of session {row.session_id!r}: {error}") from error
-    return Loaded(row, origin, parts, messages, size)
+    return Loaded(row, origin, parts, messages, raws)
 
 
 def check_row(wanted: object, snapshot_id: str, session_id: str | None) -> SessionSnapshot:
