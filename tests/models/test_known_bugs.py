@@ -188,6 +188,21 @@ def test_sound_that_follows_a_barge_in_belongs_to_the_answer_that_was_cut_nova()
     assert [event.type for event in over] == ["bidi_audio_stop"]
 
 
+def test_an_answer_that_the_user_spoke_over_is_not_gone_on_with_by_the_next_connection():
+    """What a line that drops has cut is said to its end; what the user has cut is not."""
+    exchange = Exchange()
+    exchange.hear("tell me a story")
+    exchange.tell(list(exchange.session.answer(STORY, 0.5))[:4])
+    assert exchange.codec.owed == "cut"
+    codec = exchange.codec
+    codec.receive(json.dumps(exchange.session.event("input_audio_buffer.speech_started", item_id="u")))
+    assert codec.owed == ""
+    codec.receive(json.dumps(exchange.session.event("input_audio_buffer.committed", item_id="u")))
+    assert codec.owed == "said"
+    codec.receive(json.dumps(exchange.session.event("response.created", response={"id": "next"})))
+    assert codec.owed == "cut"
+
+
 # Answers
 
 

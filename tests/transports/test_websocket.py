@@ -103,3 +103,49 @@ async def test_neither_headers_nor_frames_are_logged(caplog):
         await wire.close()
     client = [record.getMessage() for record in caplog.records if record.name != "server"]
     assert not [line for line in client if "secret" in line or "what was said" in line]
+
+
+async def test_a_frame_that_breaks_the_protocol_is_not_taken_for_a_close_of_the_server():
+    async def babble(connection) -> None:
+        await connection.send(b"\xff\xfe", text=True)
+        await connection.wait_closed()
+
+    async with serve(babble, "127.0.0.1", 0) as server:
+        wire = await WebSocket.open(await url_of(server))
+        with pytest.raises(TransportError, match="given up") as given_up:
+            await wire.receive()
+        assert given_up.value.code == 0
+        assert given_up.value.opened
+        await wire.close()
+
+
+async def test_a_server_that_repeats_the_key_when_it_closes_does_not_make_it_known():
+    key = "sk-very-secret-key"
+
+    async def tell(connection) -> None:
+        await connection.close(1008, f"no such key: {key}")
+
+    async with serve(tell, "127.0.0.1", 0) as server:
+        wire = await WebSocket.open(await url_of(server), headers={"Authorization": f"Bearer {key}"})
+        with pytest.raises(TransportError, match="no such key") as closed:
+            await wire.receive()
+        for doing in (wire.receive(), wire.send(["x"])):
+            with pytest.raises(TransportError):
+                await doing
+        error: BaseException | None = closed.value
+        assert closed.value.code == 1008
+        while error is not None:
+            assert key not in f"{error!s} {error!r} {getattr(error, 'reason', '')}"
+            error = error.__cause__ or error.__context__
+        await wire.close()
+
+
+async def test_a_proxy_that_cannot_be_used_is_an_error_without_its_password(monkeypatch):
+    monkeypatch.setenv("https_proxy", "ftp://user:pass-word@127.0.0.1:9")
+    with pytest.raises(TransportError, match="HTTPS_PROXY") as refused:
+        await WebSocket.open("wss://api.example.com/v1")
+    error: BaseException | None = refused.value
+    assert not refused.value.opened
+    while error is not None:
+        assert "pass-word" not in str(error)
+        error = error.__cause__ or error.__context__

@@ -14,6 +14,7 @@ from antiphon.transports.base import Frame
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
+    from websockets.exceptions import ConnectionClosed
 
 _CLOSE_S = 2.0
 _LONGEST_REASON = 2000
@@ -48,8 +49,9 @@ def require(extra: str) -> None:
 class WebSocket:
     """An open websocket. Text frames are `str`, binary ones `bytes`."""
 
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection: ClientConnection, headers: Mapping[str, str] | None = None) -> None:
         self._connection = connection
+        self._headers = headers
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -76,7 +78,7 @@ class WebSocket:
                 answers the handshake with another HTTP status, which is then the `code`, its body the `reason`.
         """
         from websockets.asyncio.client import connect
-        from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+        from websockets.exceptions import InvalidHandshake, InvalidProxy, InvalidStatus, InvalidURI
 
         try:
             connection = await connect(
@@ -101,10 +103,15 @@ class WebSocket:
                 reason=reason,
                 opened=False,
             ) from error
+        except InvalidProxy:
+            connection = None  # its words have the proxy's address, and often a password, in them
         except (OSError, TimeoutError, ValueError, InvalidHandshake, InvalidURI) as error:
             told = str(error) or type(error).__name__
             raise TransportError(f"{url} cannot be reached: {told}", reason=told, opened=False) from error
-        return cls(connection)
+        if connection is None:
+            told = "the proxy that the environment names cannot be used: look at HTTPS_PROXY, ALL_PROXY and NO_PROXY"
+            raise TransportError(f"{url} cannot be reached: {told}", reason=told, opened=False)
+        return cls(connection, headers)
 
     async def send(self, frames: Sequence[Frame], /) -> None:
         from websockets.exceptions import ConnectionClosed
@@ -113,8 +120,10 @@ class WebSocket:
             async with self._lock:
                 for frame in frames:
                     await self._connection.send(frame)
+            return
         except ConnectionClosed as error:
-            raise _broken(error) from error
+            broken, cause = self._broken(error)
+        raise broken from cause
 
     async def receive(self) -> Frame | None:
         from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
@@ -124,7 +133,21 @@ class WebSocket:
         except ConnectionClosedOK:
             return None
         except ConnectionClosed as error:
-            raise _broken(error) from error
+            broken, cause = self._broken(error)
+        raise broken from cause
+
+    def _broken(self, error: ConnectionClosed) -> tuple[TransportError, Exception | None]:
+        """Why the connection ended, and what says so, unless it repeats what the server was told of who asks."""
+        close, sent = error.rcvd, error.sent
+        if sent is not None and sent.code >= _GIVEN_UP and not error.rcvd_then_sent:
+            # By this side: no pong came, or what came breaks the protocol. The other side's answer says nothing of its own.
+            told = f"the connection was given up: {sent.reason or sent.code}"
+            return TransportError(told, reason=sent.reason), error
+        if close is None:
+            return TransportError("the connection broke off without a word", reason=str(error)), error
+        reason = _discreet(close.reason, self._headers)
+        told = f"the other side closed the connection with code {close.code}: {reason}"
+        return TransportError(told, code=close.code, reason=reason), error if reason == close.reason else None
 
     async def close(self) -> None:
         await self._connection.close()
@@ -142,19 +165,3 @@ def _discreet(text: str, headers: Mapping[str, str] | None) -> str:
 def _is_loopback(url: str) -> bool:
     host = url.partition("://")[2].partition("/")[0]
     return host.startswith(("127.", "localhost", "[::1]"))
-
-
-def _broken(error: Exception) -> TransportError:
-    from websockets.exceptions import ConnectionClosed
-
-    close, sent = (error.rcvd, error.sent) if isinstance(error, ConnectionClosed) else (None, None)
-    if sent is not None and sent.code >= _GIVEN_UP and not (isinstance(error, ConnectionClosed) and error.rcvd_then_sent):
-        # By this side: no pong came, or what came breaks the protocol. The other side's answer says nothing of its own.
-        return TransportError(f"the connection was given up: {sent.reason or sent.code}", reason=sent.reason)
-    if close is None:
-        return TransportError("the connection broke off without a word", reason=str(error))
-    return TransportError(
-        f"the other side closed the connection with code {close.code}: {close.reason}",
-        code=close.code,
-        reason=close.reason,
-    )

@@ -312,7 +312,7 @@ def _said(payload: bytes) -> str:
     """The words of an exception: `{"message": ...}`, or whatever stands there instead."""
     try:
         value: Any = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return payload.decode("utf-8", "replace")[:2000]
     if not isinstance(value, dict):
         return str(value)
@@ -330,6 +330,6 @@ def _body(payload: bytes) -> dict[str, Any]:
         event: Any = json.loads(a2b_base64(json.loads(payload)["bytes"], strict_mode=True))["event"]
         if isinstance(event, dict):
             return cast("dict[str, Any]", event)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelProtocolError(f"an event of Nova Sonic cannot be read: {error}: {payload[:200]!r}") from error
     raise ModelProtocolError(f"an event of Nova Sonic is no object: {payload[:200]!r}")

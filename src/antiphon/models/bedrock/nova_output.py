@@ -169,7 +169,7 @@ class Output:
                 case _:
                     self._unknown.note(name)
                     return ()
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise ModelProtocolError(f"the event {name!r} of Nova Sonic cannot be read: {error!r}") from error
 
     def _start(self, fields: dict[str, Any]) -> Sequence[OutputEvent]:
@@ -399,7 +399,7 @@ def _says_interrupted(text: str) -> bool:
         return False
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return bool(value == {"interrupted": True})
 
@@ -414,6 +414,6 @@ def _arguments(content: Any) -> Any:
             return {}
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
     return {} if value is None else value

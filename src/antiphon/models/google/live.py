@@ -235,9 +235,8 @@ class GoogleGeminiLiveModel(WiredModel[GeminiLiveCodec]):
         except TransportError as error:
             if hide(str(error)) == str(error):
                 raise
-            raise TransportError(
-                hide(str(error)), code=error.code, reason=hide(error.reason), opened=error.opened
-            ) from None
+            refused = TransportError(hide(str(error)), code=error.code, reason=hide(error.reason), opened=error.opened)
+        raise refused  # out here, so that an error with a secret in it is not its context either
 
     async def restart(
         self,

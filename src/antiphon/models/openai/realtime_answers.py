@@ -215,7 +215,7 @@ def tool_use(item: Item) -> ToolUse:
             break
         try:
             value = msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             break
     return {"toolUseId": item.call_id or item.id or "", "name": item.name or "", "input": value}
 

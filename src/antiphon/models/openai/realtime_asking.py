@@ -25,6 +25,7 @@ class Asking:
         active: The responses under way, by id.
         asked: The request for a response that the provider has not begun yet; empty: there is none.
         speaking: Whether the user speaks, or has just spoken; the answer to that comes by itself.
+        interrupted: Whether the user has begun to speak since the last response began: nobody wants the rest of it.
         heard: Whether the user has spoken, and the answer to that is to come by itself.
         continues: Whether what was asked for is the rest of an answer that another session began.
         paused: Whether the provider is to be left alone for a while.
@@ -41,6 +42,7 @@ class Asking:
         "asked",
         "continues",
         "heard",
+        "interrupted",
         "patient",
         "paused",
         "running",
@@ -51,6 +53,7 @@ class Asking:
         self.active: set[str] = set()
         self.asked = ""
         self.speaking = False
+        self.interrupted = False
         self.heard = False
         self.continues = False
         self.paused = False
@@ -64,7 +67,7 @@ class Asking:
     @property
     def owed(self) -> Owed:
         """What answer would be missing, if the session ended now."""
-        if self.active or self.continues:
+        if (self.active or self.continues) and not self.interrupted:
             return "cut"
         return "said" if self.asked or self._unanswered or self.heard else ""
 
@@ -119,7 +122,7 @@ class Asking:
             self._covered = [item for item in self._covered if item not in self._known]
             if not request and not self.speaking:
                 self.asked = ""
-        self.speaking = self.heard = self.continues = False
+        self.speaking = self.heard = self.interrupted = self.continues = False
 
     def over(self, response_id: str) -> None:
         """A response has ended, in whatever way."""

@@ -256,6 +256,7 @@ class RealtimeCodec(Codec):
         self.alarms["heard"] = _OWN_ANSWER_S if heard else None
         match event:
             case wire.SpeechStarted():
+                self._asking.interrupted = True
                 # The answer that is cut may be complete long since, and still be played.
                 return [*self._barge_in(self._answers.latest), *self._hearing.begin(event.item_id)]
             case wire.Committed():

@@ -301,12 +301,12 @@ def read_event(frame: str | bytes) -> ServerEvent | Other:
     except msgspec.DecodeError as error:
         try:
             other = _OTHERS.decode(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ModelProtocolError(f"{_shown(frame)} is no event of the Realtime API: {error}") from error
         if other.type in _READ:
             raise ModelProtocolError(f"an event {other.type!r} cannot be read: {error}") from error
         return other
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, RecursionError) as error:
         raise ModelProtocolError(f"{_shown(frame)} is no event of the Realtime API: {error}") from error
 
 
