@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,13 @@ psycopg = pytest.importorskip("psycopg", reason="the extra postgres is not insta
 import zstandard  # noqa: E402
 from psycopg import sql  # noqa: E402
 
+from antiphon.store.core import StoreCore  # noqa: E402
+from antiphon.store.line_store import LineStore  # noqa: E402
 from antiphon.store.postgres import PostgresSessionStore, packing  # noqa: E402
+from antiphon.store.postgres.backend import PostgresBackend  # noqa: E402
+from antiphon.store.postgres.migrations import STEPS, migrate  # noqa: E402
 from antiphon.testing.postgres import PostgresServer, find_binaries  # noqa: E402
-from antiphon.testing.store_suite.support import found, put, row, said, snapshot, words  # noqa: E402
+from antiphon.testing.store_suite.support import becomes, found, put, row, said, snapshot, words  # noqa: E402
 
 SECRET = "sesame-4711"
 
@@ -28,6 +33,11 @@ def own_server() -> Iterator[PostgresServer]:
 
 
 def copied(dsn: str, schema: str) -> bytes:
+    plain = copied_as_it_is(dsn, schema)
+    return plain + decompressed(plain)
+
+
+def copied_as_it_is(dsn: str, schema: str) -> bytes:
     """All tables of the schema, byte by byte as they are read."""
     parts: list[bytes] = []
     with psycopg.connect(dsn) as connection:
@@ -37,8 +47,7 @@ def copied(dsn: str, schema: str) -> bytes:
             copying = sql.SQL("COPY {} TO STDOUT (FORMAT binary)").format(sql.Identifier(schema, table))
             with connection.cursor().copy(copying) as copy:
                 parts += [bytes(part) for part in copy]
-    plain = b"".join(parts)
-    return plain + decompressed(plain)
+    return b"".join(parts)
 
 
 def decompressed(data: bytes) -> bytes:
@@ -97,6 +106,67 @@ async def test_no_table_holds_a_word_that_was_redacted(postgres_dsn, schema):
         held = said("hi", f"it is {SECRET}")
         await put(store, "e", row(4, snapshot=snapshot(held)))
         assert SECRET.encode() not in copied(postgres_dsn, schema)
+
+
+class Unreplaced:
+    """A change in which nothing is replaced."""
+
+    def __init__(self, tx) -> None:
+        self._tx = tx
+
+    def __getattr__(self, name):
+        return getattr(self._tx, name)
+
+    def replace(self, *_) -> None:
+        pass
+
+
+class LeavesRuns(PostgresBackend):
+    """Redacts everything but the runs."""
+
+    def write(self, jobs):
+        return super().write([replace(job, work=lambda tx, job=job: job.work(Unreplaced(tx))) for job in jobs])
+
+
+@pytest.mark.parametrize("backend", [PostgresBackend, LeavesRuns])
+def test_a_word_that_is_left_in_a_compressed_run_is_found_by_the_search(postgres_dsn, schema, backend):
+    settings = {"listen_dsn": None, "poll_interval": 60.0, "erasure": "vacuum"}
+    with closing(LineStore(StoreCore(backend(postgres_dsn, schema=schema, **settings), name="mutant"))) as store:
+        text = " ".join(f"word{number * number % 97}" for number in range(90))
+        store.sync.save_snapshot("a", becomes(row(snapshot=snapshot(said("hi", f"{text} {SECRET} {text[::-1]}")))))
+        assert SECRET.encode() not in copied_as_it_is(postgres_dsn, schema)
+        assert SECRET.encode() in copied(postgres_dsn, schema)
+        assert store.sync.redact("s", mask) == 1
+        assert (SECRET.encode() in copied(postgres_dsn, schema)) == (backend is LeavesRuns)
+
+
+@pytest.mark.parametrize("version", [4, len(STEPS)])
+def test_the_servers_statistics_hold_no_words(own_server, version):
+    """ANALYZE, which autovacuum runs too, keeps samples of columns: no redaction reaches them."""
+    columns = {"snapshots": "record", "blobs": "body", "masks": "replacement"}
+    columns |= {"messages": "body"} if version == 4 else {"runs": "value"}
+    with psycopg.connect(own_server.dsn, autocommit=True) as connection:
+        migrate(connection, "antiphon", STEPS[:version])
+        for table, column in columns.items():
+            keys = {
+                "snapshots": ("'t', n::text, 1, n, '', NULL, NULL, 1, {}", 300),
+                "messages": ("1, 1, n, {}", 300),
+                "runs": ("1, 1, n, {}, 1", 300),
+            }.get(table, ("1, n::text::bytea, {}", 300))
+            words = keys[0].format(f"'{SECRET}'::bytea || (n % 7)::text::bytea")
+            connection.execute(f"INSERT INTO antiphon.{table} SELECT {words} FROM generate_series(1, {keys[1]}) AS n")
+            connection.execute(f"ANALYZE antiphon.{table}")
+            assert (SECRET.encode().hex() in sampled(connection, table, column)) == (version == 4)
+        migrate(connection, "antiphon")
+        for table, column in columns.items():
+            now = {"messages": "runs"}.get(table, table)
+            connection.execute(f"ANALYZE antiphon.{now}")
+            assert SECRET.encode().hex() not in sampled(connection, now, "value" if now == "runs" else column)
+
+
+def sampled(connection, table: str, column: str) -> str:
+    asked = "SELECT * FROM pg_stats WHERE schemaname = 'antiphon' AND tablename = %s AND attname = %s"
+    return str(connection.execute(asked, (table, column)).fetchall())
 
 
 async def test_no_table_holds_a_word_of_a_session_that_was_deleted(postgres_dsn, schema):

@@ -6,41 +6,42 @@ import tracemalloc
 import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="the extra postgres is not installed")
+zstandard = pytest.importorskip("zstandard", reason="the extra postgres is not installed")
 
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from psycopg import sql  # noqa: E402
 
-from antiphon.errors import CorruptStoreError, SessionRowError  # noqa: E402
+from antiphon.errors import CorruptStoreError, StoreSchemaError  # noqa: E402
 from antiphon.store.backend import Job, SessionMark  # noqa: E402
 from antiphon.store.postgres import PostgresSessionStore  # noqa: E402
 from antiphon.store.postgres.backend import PostgresBackend  # noqa: E402
-from antiphon.store.postgres.packing import MOST_BYTES, MOST_MESSAGES, pack, pack_runs, unpack  # noqa: E402
+from antiphon.store.postgres.driver import translated  # noqa: E402
+from antiphon.store.postgres.migrations import STEPS, migrate  # noqa: E402
+from antiphon.store.postgres.packing import MOST_MESSAGES, pack, unpack  # noqa: E402
 from antiphon.store.postgres.sending import Bounds  # noqa: E402
-from antiphon.testing.store_suite.support import found, put, row, said, snapshot, words  # noqa: E402
 
 SETTINGS = {"listen_dsn": None, "poll_interval": 3600.0, "erasure": "vacuum"}
 
 WORDS = b" the quick brown fox jumps over a lazy dog".split()
 
-ADDRESS = st.binary(min_size=32, max_size=32).map(lambda digest: b"\0" + digest)
-BODY = st.one_of(
-    st.just(b""),
-    st.just(b"\xff"),
-    ADDRESS,
-    st.integers(0, 2000).map(lambda size: b'{"a":"' + bytes(97 + at * at % 26 for at in range(size)) + b'"}'),
-    st.tuples(st.integers(1, 400), st.integers(0, 9)).map(
-        lambda drawn: b'{"a":"%b"}' % b" ".join(random.Random(drawn[1]).choices(WORDS, k=drawn[0]))
-    ),
-    st.integers(0, 9).map(lambda seed: b'{"a":"' + random.Random(seed).randbytes(40_000).hex().encode() + b'"}'),
-)
-BODIES = st.one_of(st.lists(BODY, min_size=1, max_size=6), st.lists(BODY, min_size=60, max_size=70))
+
+def make_body(dice: random.Random) -> bytes:
+    kind = dice.randrange(12)
+    if kind < 3:
+        return (b"", b"\xff", b"\0" + dice.randbytes(32))[kind]
+    if kind == 3 and dice.random() < 0.1:
+        return b'{"a":"%b"}' % dice.randbytes(40_000).hex().encode()
+    return b'{"a":"%b"}' % b" ".join(dice.choices(WORDS, k=dice.choice((1, 5, 30, 200))))
 
 
-@given(BODIES)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_a_run_is_unpacked_as_it_was_packed(bodies):
-    assert unpack(pack(bodies), len(bodies)) == bodies
+def make_bodies(dice: random.Random) -> list[bytes]:
+    size = dice.choice((1, 1, 2, 2, 3, 5, MOST_MESSAGES - 1, MOST_MESSAGES, MOST_MESSAGES + 1, 2 * MOST_MESSAGES + 3))
+    return [make_body(dice) for _ in range(size)]
+
+
+SEED = st.integers(0, 2**32)
+BODIES = SEED.map(random.Random).map(make_bodies)
 
 
 @given(BODIES, st.data())
@@ -56,41 +57,53 @@ def test_a_run_that_is_damaged_has_as_many_messages_as_it_should_or_none(bodies,
         assert read is None or (len(read) == size and all(isinstance(body, bytes) for body in read))
 
 
-@given(BODIES, st.integers(0, 100))
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-def test_runs_follow_one_another_and_are_small(bodies, at):
-    runs = list(pack_runs(7, at, bodies))
-    assert [body for run in runs for body in unpack(run.value, run.size)] == bodies
-    assert [run.first for run in runs] == [at, *(run.stop for run in runs[:-1])]
-    for run in runs:
-        held = unpack(run.value, run.size)
-        assert run.size <= MOST_MESSAGES
-        assert run.size == 1 or sum(map(len, held)) <= MOST_BYTES
+BOOKED = [
+    b'{"role":"user","content":[{"text":"Please book a table for two, please, near the window."}]}',
+    b'{"role":"assistant","content":[{"text":"A table for two near the window is booked."}]}',
+]
 
 
 @pytest.mark.parametrize(
     ("value", "bodies"),
     [
-        (b'{"role":"user","content":[{"text":"Hi"}]}', [b'{"role":"user","content":[{"text":"Hi"}]}']),
+        (b'{"a":1}', [b'{"a":1}']),
         (b"\0" + b"a" * 32, [b"\0" + b"a" * 32]),
-        (b"\x01\x92\xc4\x02{}\xc4\x02[]", [b"{}", b"[]"]),
+        (b"\1\x92\xc4\2{}\xc4\2[]", [b"{}", b"[]"]),
+        (
+            bytes.fromhex(
+                "0228b52ffd20b7dd0200440492c45c506c6561736520626f6f6b2061207461626c6520666f722074776f2c20702c206e656172207468652077696e646f772e227d5d7dc4564120697365642e227d5d7d07000213260a04b4906f662d10861a02756589546e"
+            ),
+            BOOKED,
+        ),
+        (b"\3\x92\xc4\2{}\xc4\x21\0" + b"a" * 32, [b"{}", b"\0" + b"a" * 32]),
+        (
+            bytes.fromhex(
+                "0428b52ffd20daf50200240493c45c506c6561736520626f6f6b2061207461626c6520666f722074776f2c20702c206e656172207468652077696e646f772e227d5d7dc4564120697365642100610900781b5b0c16d8355120a0857c336b8130d410a82b4ba47203"
+            ),
+            [*BOOKED, b"\0" + b"a" * 32],
+        ),
     ],
 )
-def test_values_that_were_written_before_are_read(value, bodies):
+def test_values_of_every_form_are_read_for_ever(value, bodies):
     assert unpack(value, len(bodies)) == bodies
-    assert pack(bodies) == value
 
 
-APPEND = st.tuples(st.just("append"), st.integers(0, 2), BODIES)
-REPLACE = st.tuples(st.just("replace"), st.integers(0, 10**6), BODY)
-OPERATION = st.one_of(
-    APPEND,
-    REPLACE,
-    st.one_of(APPEND, REPLACE),
-    st.tuples(st.just("keep"), st.integers(0, 10**6)),
-    st.tuples(st.just("read"), st.integers(0, 10**6)),
-    st.tuples(st.just("commit")),
-)
+def test_a_few_bytes_do_not_ask_for_much_memory():
+    bomb = b"\2" + zstandard.ZstdCompressor().compress(b"\x91\xc6" + (2**28).to_bytes(4, "big") + bytes(2**28))
+    assert len(bomb) < 20_000
+    tracemalloc.start()
+    assert unpack(bomb, 1) is None
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+def test_what_is_not_compressed_for_its_size_reads_back():
+    bodies = [b'"%b"' % (b"a" * 2**20), b"{}"]
+    assert unpack(pack(bodies), 2) == bodies
+
+
+NAMES = ["append", "append", "replace", "replace", "keep", "read", "commit"]
+OPERATIONS = st.lists(st.tuples(st.sampled_from(NAMES), SEED), min_size=5, max_size=20)
 
 
 class Model:
@@ -126,9 +139,7 @@ class Model:
         for line, length in self.lines.items():
             cuts = sorted(dice.sample(range(length + 2), k=min(length + 2, 2 * dice.randint(0, 3))))
             if cuts:
-                kept[line] = [
-                    (start, stop) for start, stop in zip(cuts[::2], cuts[1::2], strict=False) if start < stop
-                ]
+                kept[line] = [(start, stop) for start, stop in zip(cuts[::2], cuts[1::2], strict=False) if start < stop]
         left = {
             (line, at): body
             for (line, at), body in self.held.items()
@@ -139,27 +150,25 @@ class Model:
         for line in self.lines:
             self.lines[line] = max((at + 1 for on, at in left if on == line), default=0)
 
-    def step(self, tx, numbers, operation):
-        name, *arguments = operation
+    def step(self, tx, name, seed):
+        dice = random.Random(seed)
         if name == "append":
-            which, bodies = arguments
-            if which >= len(numbers):
-                which = len(numbers)
-                numbers.append(tx.new_line("s"))
-            line = numbers[which]
-            at = self.lines.get(line, 0)
-            tx.append("s", line, at, bodies)
-            self.held.update(((line, at + index), body) for index, body in enumerate(bodies))
-            self.lines[line] = at + len(bodies)
+            if len(self.lines) < 3 and dice.random() < 0.4:
+                self.lines[tx.new_line("s")] = 0
+            if self.lines:
+                line, bodies = dice.choice(sorted(self.lines)), make_bodies(dice)
+                at = self.lines[line]
+                tx.append("s", line, at, bodies)
+                self.held.update(((line, at + index), body) for index, body in enumerate(bodies))
+                self.lines[line] = at + len(bodies)
         elif name == "replace" and self.held:
-            tx.bodies("s")
-            line, at = random.Random(arguments[0]).choice(sorted(self.held))
-            tx.replace("s", line, at, arguments[1])
-            self.held[line, at] = arguments[1]
+            line, at = dice.choice(sorted(self.held))
+            self.held[line, at] = make_body(dice)
+            tx.replace("s", line, at, self.held[line, at])
         elif name == "keep":
-            self.keep(tx, *arguments)
+            self.keep(tx, seed)
         elif name == "read":
-            self.read(tx, *arguments)
+            self.read(tx, seed)
 
 
 @pytest.fixture
@@ -178,41 +187,36 @@ def change(backend, work):
 
 @pytest.mark.timeout(120)
 def test_any_changes_of_a_session_are_as_if_each_message_stood_alone(backend):
-    @given(st.lists(OPERATION, min_size=4, max_size=16))
+    @given(OPERATIONS)
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
     def run(operations):
-        model, numbers = Model(), []
-        steps = [list(part) for part in _split(operations)]
+        model = Model()
 
         def begin(tx):
             if tx.mark("s") is not None:
                 tx.drop_session("s")
+            tx.put_mark("s", SessionMark(0, b"salt"))
+            line = tx.new_line("s")
+            model.lines[line] = 0
 
         change(backend, begin)
-        change(backend, lambda tx: tx.put_mark("s", SessionMark(0, b"salt")))
-        for part in steps:
-
-            def work(tx, part=part):
-                for operation in part:
-                    model.step(tx, numbers, operation)
-                # Not asked within the change: questions send what waits.
-
-            change(backend, work)
+        for part in parted(operations):
+            change(backend, lambda tx, part=part: [model.step(tx, *operation) for operation in part])
             change(backend, model.check)
-            backend.read("t", lambda view: model.read(view, len(part)))
+            backend.read("t", lambda view, part=part: model.read(view, len(part)))
 
     run()
 
 
-def _split(operations):
-    part = []
+def parted(operations):
+    """What happens in one change each."""
+    parts = [[]]
     for operation in operations:
         if operation[0] == "commit":
-            yield part
-            part = []
+            parts.append([])
         else:
-            part.append(operation)
-    yield part
+            parts[-1].append(operation)
+    return parts
 
 
 def test_a_message_that_was_replaced_stays_so_when_more_are_appended_in_the_same_change(backend):
@@ -230,3 +234,52 @@ def test_a_message_that_was_replaced_stays_so_when_more_are_appended_in_the_same
 
     change(backend, grow)
     assert backend.read("t", lambda view: list(view.messages("s", line, 0, 3))) == [b"9", b"2", b"3"]
+
+
+def test_a_message_that_is_not_there_is_not_replaced(backend):
+    def make(tx):
+        tx.put_mark("s", SessionMark(0, b"salt"))
+        line = tx.new_line("s")
+        tx.append("s", line, 0, [b"1", b"2"])
+        return line
+
+    line = change(backend, make)
+    for on, at in ((line, 2), (line - 1, 0), (line + 1, 0)):
+        with pytest.raises(CorruptStoreError, match=rf"message {at} of line {on} in session 's' is lost"):
+            change(backend, lambda tx, on=on, at=at: tx.replace("s", on, at, b"9"))
+    assert backend.read("t", lambda view: list(view.messages("s", line, 0, 2))) == [b"1", b"2"]
+
+
+def test_a_part_of_a_run_that_is_damaged_is_named_and_what_is_beside_it_is_read_and_kept(backend, postgres_dsn, schema):
+    def make(tx):
+        tx.put_mark("s", SessionMark(0, b"salt"))
+        line = tx.new_line("s")
+        for at in (0, 5, 10):
+            tx.append("s", line, at, [*BOOKED, b"1", b"2", b"3"])
+        return line
+
+    line = change(backend, make)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        runs = sql.Identifier(schema, "runs")
+        damage = sql.SQL("UPDATE {} SET value = set_byte(value, 12, get_byte(value, 12) # 255) WHERE first = 5")
+        assert connection.execute(damage.format(runs)).rowcount == 1
+    for start, stop, lost in ((0, 15, "5 to 9"), (6, 12, "6 to 9"), (3, 7, "5 to 6"), (8, 9, "8")):
+        with pytest.raises(CorruptStoreError, match=rf"messages? {lost} of line {line} in session 's' (is|are) lost"):
+            backend.read("t", lambda view, start=start, stop=stop: view.messages("s", line, start, stop))
+    assert backend.read("t", lambda view: list(view.messages("s", line, 2, 5))) == [b"1", b"2", b"3"]
+    assert change(backend, lambda tx: tx.keep_messages("s", {line: [(2, 7), (12, 14)]})) == 8
+    assert backend.read("t", lambda view: list(view.messages("s", line, 12, 14))) == [b"1", b"2"]
+    assert backend.read("t", lambda view: view.length("s", line)) == 14
+
+
+def test_an_older_process_is_refused_and_writes_nothing(postgres_dsn, schema):
+    with psycopg.connect(postgres_dsn, autocommit=True, prepare_threshold=0) as older:
+        migrate(older, schema, STEPS[:4])
+        append = sql.SQL("INSERT INTO {} VALUES (1, 1, 0, '')").format(sql.Identifier(schema, "messages"))
+        older.execute(append)
+        older.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, "messages")))
+        PostgresSessionStore(postgres_dsn, schema=schema).close()
+        with pytest.raises(StoreSchemaError, match="messages"), translated():
+            older.execute(append)
+        with pytest.raises(StoreSchemaError, match="upgrade"):
+            migrate(older, schema, STEPS[:4])

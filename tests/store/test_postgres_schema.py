@@ -228,6 +228,17 @@ async def test_a_temporary_table_of_the_same_name_is_not_taken_for_ours(postgres
         store.close()
 
 
+async def test_a_pool_that_prepares_every_statement_makes_the_tables_too(postgres_dsn, schema):
+    from psycopg_pool import ConnectionPool
+
+    with ConnectionPool(postgres_dsn, min_size=1, max_size=2, open=True, kwargs={"prepare_threshold": 0}) as pool:
+        store = PostgresSessionStore(pool, schema=schema)
+        await put(store, "a", row(snapshot=snapshot(said("hi"))))
+        await put(store, "b", row(1, parent_id="a", snapshot=snapshot(said("hi", "there"))))
+        assert words(await found(store, "b")) == ["hi", "there"]
+        store.close()
+
+
 @pytest.mark.parametrize(
     ("argument", "value"),
     [("schema", ""), ("schema", "x" * 64), ("schema", "a\0b"), ("poll_interval", 0), ("erasure", "shred")],

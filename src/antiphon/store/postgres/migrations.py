@@ -49,7 +49,7 @@ def enter_schema(schema: str) -> bytes:
 def migrate(connection: Connection, schema: str, steps: Sequence[str] = STEPS) -> None:
     """Bring a schema to the newest version, or make it. Openers that meet wait for one another.
 
-    A process with an older version of this library may go on using the schema: steps only add.
+    A process with an older version of this library either goes on as before, or is refused by a table's new name.
 
     Args:
         connection: In autocommit mode.
@@ -79,7 +79,7 @@ def migrate(connection: Connection, schema: str, steps: Sequence[str] = STEPS) -
             _make(connection, schema)
         connection.execute(enter_schema(schema))
         for step in steps[version:]:
-            connection.execute(step.encode())
+            connection.execute(step.encode(), prepare=False)  # several statements, whatever the pool has set
         execute(connection, b"UPDATE store_version SET version = %(version)s", {"version": len(steps)})
 
 

@@ -42,7 +42,7 @@ _DICTIONARY = zstandard.ZstdCompressionDict(
     b'{"role":"assistant","content":[{"text":""}]}{"role":"user","content":[{"text":"',
     dict_type=zstandard.DICT_TYPE_RAWCONTENT,
 )
-_LARGEST = 2**30  # bytes: no row holds more
+_LARGEST = 2**20  # bytes that are compressed at once, so that a few damaged ones never ask for more memory
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
@@ -87,7 +87,7 @@ def pack(bodies: Sequence[bytes]) -> bytes:
         return bodies[0]
     plain = _encode(bodies)
     form = _WITH_ADDRESSES if addresses_in(bodies) else 0
-    pressed = _tools.press(plain) if len(plain) >= _SHORTEST else plain
+    pressed = _tools.press(plain) if _SHORTEST <= len(plain) <= _LARGEST else plain
     if len(pressed) <= _WORTH * len(plain):
         return bytes([form + _PRESSED]) + pressed
     return bodies[0] if len(bodies) == 1 else bytes([form + _PLAIN]) + plain
