@@ -26,7 +26,7 @@ class Line(Protocol):
     """A subject's end of the wire."""
 
     async def start(self, url: str) -> None:
-        """Open a session at `url`, which has no path."""
+        """Open a session at `url`, which has no path; its scheme is the protocol's, without TLS."""
         ...
 
     async def hear(self) -> None:
@@ -65,7 +65,8 @@ async def far_end(protocol: str, burst: int) -> AsyncIterator[str]:
     assert child.stdin is not None
     assert child.stdout is not None
     try:
-        yield f"ws://127.0.0.1:{int(await child.stdout.readline())}"
+        scheme = "http" if protocol == "nova" else "ws"
+        yield f"{scheme}://127.0.0.1:{int(await child.stdout.readline())}"
     finally:
         child.stdin.close()
         await child.wait()

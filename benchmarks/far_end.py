@@ -1,7 +1,8 @@
 """The provider's end of a wire, in a process of its own: `python -m benchmarks.far_end PROTOCOL BURST`.
 
 It opens sessions, and answers each frame of the user's sound with BURST pieces of 20 ms of an answer, as fast as the wire
-takes them. It tells its port on the first line it prints. Standard library and `websockets` only: peers' interpreters run it.
+takes them. It tells its port on the first line it prints. Standard library and `websockets` only: peers' interpreters run it,
+but for Nova Sonic, which no peer here speaks without AWS's own service (`benchmarks/far_end_nova.py`).
 """
 
 from __future__ import annotations
@@ -43,17 +44,36 @@ async def openai(connection: ServerConnection, burst: int) -> None:
             await _tell(connection, "session.updated", session=session)
 
 
+async def gemini(connection: ServerConnection, burst: int) -> None:
+    """Gemini Live: one answer without an end. It sends JSON in binary frames."""
+    part = {"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": _SOUND}}
+    piece = json.dumps({"serverContent": {"modelTurn": {"role": "model", "parts": [part]}}}).encode()
+    async for frame in connection:
+        kind = frame[:60] if isinstance(frame, str) else ""
+        if '"audio"' in kind:
+            for _ in range(burst):
+                await connection.send(piece)
+        elif '"setup"' in kind:
+            await connection.send(json.dumps({"setupComplete": {}}).encode())
+
+
 async def _tell(connection: ServerConnection, kind: str, **fields: Any) -> None:
     await connection.send(json.dumps({"type": kind, "event_id": "event_0", **fields}))
 
 
-PROTOCOLS: dict[str, Callable[[ServerConnection, int], Awaitable[None]]] = {"openai": openai}
+PROTOCOLS: dict[str, Callable[[ServerConnection, int], Awaitable[None]]] = {"openai": openai, "gemini": gemini}
 """Those that are spoken over websockets."""
 
 
 async def main() -> None:
     """Serve until the standard input ends."""
-    protocol, burst = PROTOCOLS[sys.argv[1]], int(sys.argv[2])
+    name, burst = sys.argv[1], int(sys.argv[2])
+    if name == "nova":
+        from benchmarks import far_end_nova
+
+        await far_end_nova.main(burst)
+        return
+    protocol = PROTOCOLS[name]
 
     async def talk(connection: ServerConnection) -> None:
         await protocol(connection, burst)

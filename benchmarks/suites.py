@@ -97,7 +97,11 @@ def _codec(protocol: str, name: str, target: float | None = None) -> tuple[Case,
 CODECS = Suite(
     name="codecs",
     title="Live models over loopback (sound in frames of 20 ms, the provider's end in another process)",
-    cases=(*_codec("openai", "OpenAI Realtime", 20.0),),
+    cases=(
+        *_codec("openai", "OpenAI Realtime", 20.0),
+        *_codec("gemini", "Gemini Live", 20.0),
+        *_codec("nova", "Nova Sonic, HTTP/2 and signatures", 20.0),
+    ),
     modules={
         "antiphon": "benchmarks.subjects.antiphon_codecs",
         "raw": "benchmarks.subjects.raw_codecs",

@@ -36,5 +36,28 @@ class OpenAILine:
         await self._connection.close()
 
 
+class GeminiLine:
+    """Gemini Live."""
+
+    async def start(self, url: str) -> None:
+        self._connection = await connect(url, max_size=None, compression=None)
+        await self._connection.send(json.dumps({"setup": {"model": "models/gemini-3.8-live"}}))
+        await self._connection.recv()
+
+    async def hear(self) -> None:
+        sound = {"data": base64.b64encode(FRAME[:640]).decode(), "mimeType": "audio/pcm;rate=16000"}
+        await self._connection.send(json.dumps({"realtimeInput": {"audio": sound}}))
+
+    async def take(self, sounds: int) -> None:
+        while sounds:
+            event = json.loads(await self._connection.recv())
+            for part in event["serverContent"]["modelTurn"]["parts"]:
+                base64.b64decode(part["inlineData"]["data"])
+                sounds -= 1
+
+    async def stop(self) -> None:
+        await self._connection.close()
+
+
 if __name__ == "__main__":
-    main({**codec_cases("openai", model=OpenAILine)})
+    main({**codec_cases("openai", model=OpenAILine), **codec_cases("gemini", model=GeminiLine)})
