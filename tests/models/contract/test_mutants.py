@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
@@ -13,8 +14,16 @@ from _pytest.outcomes import Failed
 from msgspec.structs import replace
 
 from antiphon import BidiAgent
+from antiphon.content import AudioDelta
 from antiphon.errors import AntiphonError, ModelError
-from antiphon.events import BidiBargeInEvent, BidiToolUseBlocksEvent, BidiTranscriptDeltaEvent
+from antiphon.events import (
+    BidiAudioDeltaEvent,
+    BidiBargeInEvent,
+    BidiResponseStartEvent,
+    BidiToolUseBlocksEvent,
+    BidiTranscriptDeltaEvent,
+    BidiTranscriptStartEvent,
+)
 from antiphon.models import BedrockNovaSonicModel, GoogleGeminiLiveModel, OpenAIModel, OpenAIRealtimeModel
 from antiphon.models.retrying import Retries
 from antiphon.testing import BidiModelContract, ModelContract, VirtualClock
@@ -296,7 +305,11 @@ async def world(base: type, **members: Any):
             yield (
                 server,
                 lambda **given: changed(
-                    server.model_id, transcription_model_id=None, api_key=server.key, base_url=server.url, **given
+                    server.model_id,
+                    transcription_model_id="gpt-transcribe",
+                    api_key=server.key,
+                    base_url=server.url,
+                    **given,
                 ),
             )
     elif base is BedrockNovaSonicModel:
@@ -313,12 +326,15 @@ async def world(base: type, **members: Any):
 
 
 async def run(test: str, provider: Any, make_model: Any, patience_s: float = 15) -> None:
-    """Run one test of the suite by hand."""
+    """Run one test of the suite by hand; of those with parameters, one case."""
     suite = BidiModelContract()
     clock = VirtualClock(autojump=False)
     method = getattr(suite, test)
     wanted = method.__code__.co_varnames[1 : method.__code__.co_argcount]
     given: dict[str, Any] = {"provider": provider, "clock": clock, "make_model": make_model}
+    given |= {"end": "expire", "ends": 1, "seconds": 2.0}
+    if "talkative_model" in wanted:
+        given["talkative_model"] = make_model(clock=clock)
     if "model" in wanted:
         given["model"] = make_model(clock=clock)
     if "talk" in wanted:
@@ -376,6 +392,237 @@ async def test_a_model_that_tells_the_agent_something_else_fails_the_suite(chang
     async with world(OpenAIRealtimeModel, receive=receive) as (provider, make_model):
         with pytest.raises((AssertionError, AntiphonError, BaseExceptionGroup)):
             await run(test, provider, make_model, patience_s=1)
+
+
+# What can be wrong in the middle of an answer, between two connections, and between two calls
+
+
+def asks_at_once() -> Bend:
+    """Asks for an answer to what is typed although another answer is under way."""
+
+    def bend(event: dict[str, Any]) -> list[dict[str, Any]]:
+        typed = event["type"] == "conversation.item.create" and event["event_id"].startswith("item-")
+        return [event, {"type": "response.create"}] if typed else [event]
+
+    return bend
+
+
+def with_changes(change: Callable[[Any], list[Any]]) -> Callable[[type], dict[str, Any]]:
+    """A model that tells the agent something else."""
+
+    def members(base: type) -> dict[str, Any]:
+        async def receive(self):
+            async for event in base.receive(self):
+                for told in change(event):
+                    yield told
+
+        return {"receive": receive}
+
+    return members
+
+
+def bent(make_bend: Callable[[], Bend]) -> Callable[[type], dict[str, Any]]:
+    """A model that sends something else."""
+    return lambda base: {"make_bend": staticmethod(make_bend)}
+
+
+def takes_sound_for_speech(base: type) -> dict[str, Any]:
+    """Says that the user speaks over an answer whenever there is sound."""
+
+    async def send(self, content, /):
+        self.sounds = getattr(self, "sounds", 0) + isinstance(content, AudioDelta)
+        await base.send(self, content)
+
+    async def receive(self):
+        async for event in base.receive(self):
+            if getattr(self, "sounds", 0):
+                self.sounds = 0
+                yield BidiBargeInEvent()
+            yield event
+
+    return {"send": send, "receive": receive}
+
+
+def notices_one_barge_in(base: type) -> dict[str, Any]:
+    """Does not say that the user speaks over the model again."""
+
+    async def receive(self):
+        noticed = False
+        async for event in base.receive(self):
+            if not (noticed and isinstance(event, BidiBargeInEvent)):
+                yield event
+            noticed = noticed or isinstance(event, BidiBargeInEvent)
+
+    return {"receive": receive}
+
+
+def says_it_again(base: type) -> dict[str, Any]:
+    """Begins another connection with what the one before was saying."""
+    said: list[Any] = []
+
+    async def receive(self):
+        for event in [BidiResponseStartEvent(response_id="again"), *said] if said else []:
+            yield event
+        async for event in base.receive(self):
+            if isinstance(event, BidiTranscriptStartEvent | BidiTranscriptDeltaEvent) and event.role == "assistant":
+                said.append(event)
+            elif isinstance(event, BidiAudioDeltaEvent):
+                said.append(replace(event, response_id="again"))
+            yield event
+
+    return {"receive": receive}
+
+
+def forgets_what_it_owes(base: type) -> dict[str, Any]:
+    """Replaces a connection without a thought for what the old one had not answered."""
+
+    async def restart(self, system_prompt=None, tools=None, messages=None, **_):
+        await self.start(system_prompt=system_prompt, tools=tools, messages=messages)
+
+    return {"restart": restart}
+
+
+def answers_from_an_older_state(base: type) -> dict[str, Any]:
+    """Resumes a session by a handle that was made before the question."""
+
+    async def restart(self, system_prompt=None, tools=None, messages=None, **_):
+        await self.start(system_prompt=system_prompt, tools=tools, messages=messages, handle=self._latest.handle)
+
+    return {"restart": restart}
+
+
+def swaps_sound(base: type) -> dict[str, Any]:
+    """Sends pieces of sound in another order."""
+
+    async def send(self, content, /):
+        if isinstance(content, AudioDelta) and getattr(self, "kept", None) is None:
+            self.kept = content
+            return
+        kept, self.kept = getattr(self, "kept", None), None
+        await base.send(self, content)
+        if kept is not None:
+            await base.send(self, kept)
+
+    return {"send": send}
+
+
+def loses_sound(base: type) -> dict[str, Any]:
+    """Takes no sound in the first moments of a connection."""
+
+    async def send(self, content, /):
+        self.sounds = getattr(self, "sounds", 0) + isinstance(content, AudioDelta)
+        if not isinstance(content, AudioDelta) or self.sounds not in {5, 6}:
+            await base.send(self, content)
+
+    return {"send": send}
+
+
+def remembers(base: type) -> dict[str, Any]:
+    """Tells a call what was said in another one."""
+    known: list[Any] = []
+
+    async def start(self, system_prompt=None, tools=None, messages=None, **options):
+        told = [*known, *(messages or [])]
+        known.append({"role": "user", "content": [{"text": "What is the weather?"}]})
+        await base.start(self, system_prompt, tools, told, **options)
+
+    return {"start": start}
+
+
+def lets_nobody_in(base: type) -> dict[str, Any]:
+    """Is never told that somebody else has started it, and goes on as if nothing had happened."""
+
+    async def receive(self):
+        link = self._link
+        try:
+            async for event in base.receive(self):
+                yield event
+        finally:
+            if self._link is not link:
+                await asyncio.Event().wait()
+
+    return {"receive": receive}
+
+
+IN_THE_MIDDLE = [
+    (OpenAIRealtimeModel, bent(asks_at_once), "test_what_is_typed_into_an_answer_is_answered_once"),
+    (OpenAIRealtimeModel, takes_sound_for_speech, "test_sound_beside_an_answer_leaves_it_whole"),
+    (
+        OpenAIRealtimeModel,
+        with_changes(does_not_say_that_the_user_speaks),
+        "test_an_answer_that_is_cut_in_its_middle_is_known_as_far_as_it_was_heard",
+    ),
+    (
+        OpenAIRealtimeModel,
+        bent(truncates_past_the_end),
+        "test_an_answer_that_is_cut_in_its_middle_is_known_as_far_as_it_was_heard",
+    ),
+    (OpenAIRealtimeModel, with_changes(loses_words), "test_an_answer_of_which_all_that_came_was_heard_ends_there"),
+    (OpenAIRealtimeModel, notices_one_barge_in, "test_two_answers_are_cut_one_after_the_other"),
+    (
+        OpenAIRealtimeModel,
+        with_changes(does_not_say_that_the_user_speaks),
+        "test_whoever_speaks_twice_over_an_answer_is_answered",
+    ),
+    (
+        OpenAIRealtimeModel,
+        bent(asks_after_each_result),
+        "test_a_result_that_comes_in_an_answer_is_spoken_of_after_it",
+    ),
+    (OpenAIRealtimeModel, says_it_again, "test_a_talk_that_is_ended_in_an_answer_keeps_what_was_heard"),
+    (OpenAIRealtimeModel, says_it_again, "test_a_connection_that_ends_in_an_answer_leaves_what_was_heard"),
+    (GoogleGeminiLiveModel, says_it_again, "test_a_connection_that_ends_in_an_answer_leaves_what_was_heard"),
+    (BedrockNovaSonicModel, says_it_again, "test_a_connection_that_ends_in_an_answer_leaves_what_was_heard"),
+    *[
+        (base, forgets_what_it_owes, f"test_{test}")
+        for base in (OpenAIRealtimeModel, GoogleGeminiLiveModel, BedrockNovaSonicModel)
+        for test in (
+            "a_question_that_the_old_connection_did_not_answer_is_answered_once_by_the_new_one",
+            "speech_that_the_old_connection_did_not_answer_is_answered_once_by_the_new_one",
+            "an_answer_that_broke_off_is_gone_on_with_once",
+        )
+    ],
+    (
+        OpenAIRealtimeModel,
+        forgets_what_it_owes,
+        "test_results_that_the_old_connection_did_not_answer_are_spoken_of_once_by_the_new_one",
+    ),
+    (
+        GoogleGeminiLiveModel,
+        forgets_what_it_owes,
+        "test_an_end_that_is_announced_in_an_answer_is_met_and_the_answer_gone_on_with",
+    ),
+    (
+        GoogleGeminiLiveModel,
+        answers_from_an_older_state,
+        "test_a_question_is_answered_although_connections_end_one_after_the_other",
+    ),
+    (
+        GoogleGeminiLiveModel,
+        swaps_sound,
+        "test_sound_that_is_sent_during_a_restart_comes_in_order_the_newest_of_it",
+    ),
+    (
+        BedrockNovaSonicModel,
+        loses_sound,
+        "test_sound_that_is_sent_during_a_restart_comes_in_order_the_newest_of_it",
+    ),
+    (OpenAIRealtimeModel, remembers, "test_a_second_call_over_a_model_knows_nothing_of_the_first"),
+    (
+        OpenAIRealtimeModel,
+        lets_nobody_in,
+        "test_whoever_starts_a_model_that_is_in_use_takes_it_over_and_the_other_is_told",
+    ),
+]
+
+
+@pytest.mark.parametrize(("base", "members", "test"), IN_THE_MIDDLE, ids=lambda value: getattr(value, "__name__", None))
+async def test_a_model_that_does_wrong_in_the_middle_of_something_fails_the_suite(base, members, test):
+    async with world(base) as (provider, make_model):
+        await run(test, provider, make_model)  # the model as it is passes
+    async with world(base, **members(base)) as (provider, make_model):
+        with pytest.raises((AssertionError, AntiphonError, BaseExceptionGroup)):
+            await run(test, provider, make_model, patience_s=2)
 
 
 # What can be wrong in a model that answers in turns
