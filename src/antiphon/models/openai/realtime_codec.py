@@ -333,8 +333,8 @@ class RealtimeCodec(Codec):
         if calls := list(answer.calls.values()):
             self._asking.called(call["toolUseId"] for call in calls)
             events.append(BidiToolUseBlocksEvent(tool_uses=calls))
-        if isinstance(response.usage, dict):
-            events.append(_usage(cast("dict[str, Any]", response.usage)))
+        if response.usage:
+            events.append(_usage(response.usage))
         self._asking.over(answer.response_id)
         if self._asking.asked:
             self.alarms["asked"] = _UNHEARD_S
@@ -389,7 +389,9 @@ class RealtimeCodec(Codec):
         self.alarms["again"] = min(_LONGEST_PAUSE_S, max([2.0 ** (self._failures - 1), *resets]))
 
 
-def _usage(usage: dict[str, Any]) -> BidiUsageEvent:
+def _usage(told: Any) -> BidiUsageEvent:
+    usage = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+
     def tokens(name: str) -> int:
         value = usage.get(name)
         return value if isinstance(value, int) else 0
