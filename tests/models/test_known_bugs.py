@@ -171,6 +171,24 @@ async def test_words_that_follow_a_barge_in_are_not_heard_gemini(clock):
     assert not any("Late" in text or "keys" in text for text in texts(talk.agent))
 
 
+@pytest.mark.parametrize("understood", [True, False])
+def test_words_that_follow_the_turn_of_an_answer_that_was_cut_do_not_begin_the_next_one_gemini(understood):
+    """Transcripts are in no order with the rest, and nothing says whose words they are."""
+    codec = gemini.codec()
+    gemini.play(codec, gemini.content(modelTurn=gemini.sound(), outputTranscription={"text": "Once upon a time"}))
+    codec.send(gemini.SOUND)
+    gemini.play(codec, gemini.content(interrupted=True), gemini.content(turnComplete=True))
+    assert gemini.play(codec, gemini.content(outputTranscription={"text": " a dragon"})) == []
+    if understood:
+        gemini.play(codec, gemini.content(inputTranscription={"text": "stop"}))
+        answer = gemini.play(codec, gemini.content(outputTranscription={"text": "All right."}))
+    else:
+        answer = gemini.play(codec, gemini.content(modelTurn=gemini.sound()))
+        answer += gemini.play(codec, gemini.content(outputTranscription={"text": "All right."}))
+    assert gemini.names(answer)[0] == "response_start"
+    assert [event.delta for event in answer if event.type == "bidi_transcript_delta"] == ["All right."]
+
+
 def test_sound_that_follows_a_barge_in_belongs_to_the_answer_that_was_cut_nova():
     """Nova Sonic: sound that was on its way is not recalled."""
     codec = nova.opened()

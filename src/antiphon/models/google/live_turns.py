@@ -200,7 +200,7 @@ class Turns:
             Whether they have a place: words of an answer that was cut, and is over, were not heard.
         """
         answer = self._answer
-        if answer is not None and answer.over and not self._owes and not self._goes_on:
+        if answer is not None and answer.over and (self._is_unheard or not (self._owes or self._goes_on)):
             return self._late_words(answer, text, out)
         if not text and (answer is None or answer.over):
             return True
@@ -213,6 +213,13 @@ class Turns:
         if finished:
             self._stop_transcript(answer, out)
         return True
+
+    @property
+    def _is_unheard(self) -> bool:
+        """Whether the user has just cut an answer, and the model cannot know yet what was said over it."""
+        spoken, answer = self._utterance, self._answer
+        silent = spoken is not None and not spoken.words and not spoken.answered
+        return silent and not self._asked and answer is not None and answer.cut
 
     def _late_words(self, answer: _Answer, text: str, out: list[OutputEvent]) -> bool:
         if not text:
