@@ -28,16 +28,25 @@ A model is an object, or a name:
 | name | for `Agent` | for `BidiAgent` | extra |
 |---|---|---|---|
 | `openai:MODEL` | [`OpenAIModel`](models/openai.md) | [`OpenAIRealtimeModel`](models/openai_realtime.md) | `openai` |
+| `openai-responses:MODEL` | [`OpenAIResponsesModel`](models/openai.md#the-responses-api) | | `openai` |
 | `anthropic:MODEL` | [`AnthropicModel`](models/anthropic.md) | | `anthropic` |
-| `google:MODEL` | [`GeminiModel`](models/gemini.md) | [`GoogleGeminiLiveModel`](models/gemini_live.md) | `google` |
-| `bedrock:MODEL`, `MODEL` | [`BedrockModel`](models/bedrock.md) | [`BedrockNovaSonicModel`](models/nova_sonic.md) | `bedrock` |
-| `llamacpp:FILE.gguf` | [`LlamaCppModel`](models/local.md) | | `llm` |
+| `google:MODEL`, `gemini:MODEL` | [`GeminiModel`](models/gemini.md) | [`GoogleGeminiLiveModel`](models/gemini_live.md) | `google` |
+| `bedrock:MODEL`, an id or ARN of Bedrock's | [`BedrockModel`](models/bedrock.md) | [`BedrockNovaSonicModel`](models/nova_sonic.md) | `bedrock` |
+| `llamacpp:FILE.gguf`, `llamacpp` | [`LlamaCppModel`](models/local.md) | | `llm` |
 | `embedded` | `EmbeddedModel` | [`EmbeddedBidiModel`](voice.md) | |
 
-`OpenAIResponsesModel`, which can keep the history at the provider, is given as an object. Every provider is tested against a
-loopback server of `antiphon.testing.servers`, which keeps the provider's rules and answers by a script; your own tests may use
-the same. `tests/live/` runs talks with the real services where their keys are in the environment. For a model of your own,
-subclass `Model` or `BidiModel`, and run its suite.
+Any other name is refused, with the list of forms. What is not in a name (keys, parameters, other addresses) is given to an object.
+No name at all means Bedrock: `Agent()` asks a Claude, `BidiAgent()` talks through Nova 2 Sonic.
+
+A session that one provider began is gone on with by any other, of either kind, since the history is in the session. There is one
+exception: `OpenAIResponsesModel(stateful=True)` leaves the history at OpenAI, and the session has the newest messages only.
+Such a session cannot go on with another model without losing what was said before, also with `keep_history=True` (that
+copy is for OpenAI, should it lose its own); a warning in the log says so. Choose it for sessions that stay.
+
+Every provider is tested against a loopback server of `antiphon.testing.servers`, which keeps the provider's rules and answers by
+a script; [your own tests](testing.md#a-server-for-a-provider) may use the same. `tests/live/` runs talks with the real services
+where their keys are in the environment. For a model of your own, subclass [`Model`](agents.md#a-model-of-your-own) or
+[`BidiModel`](voice.md#a-model-of-your-own), and run [its suite](testing.md#a-model-of-your-own).
 
 `yes`: the suite tests it. Otherwise a number leads to the reason below the table.
 """
@@ -53,6 +62,8 @@ ROWS = {
     "replay": "is told the conversation by a new process",
     "expiry": "goes on over a new connection when the time is up",
     "warning": "says that a connection is about to end",
+    "held_answers": "is spoken over, typed to and cut off in the middle of an answer",
+    "talking_beside_tools": "talks while tools work",
     "max_tokens": "says that an answer was cut by its limit",
     "throttling": "is asked again after it was crowded",
     "overflow": "says that a conversation is too long",
