@@ -23,7 +23,7 @@ from antiphon.store.backend import Job, Outcome, Reading, Wake, one_by_one
 from antiphon.store.postgres.connections import Connections
 from antiphon.store.postgres.driver import STATEMENTS, Connection, Pool, execute, is_lost, translated
 from antiphon.store.postgres.listening import subscribe
-from antiphon.store.postgres.migrations import enter_schema, lock_key, migrate, search_path
+from antiphon.store.postgres.migrations import STEPS, enter_schema, lock_key, migrate, search_path
 from antiphon.store.postgres.sending import SERVER, Bounds
 from antiphon.store.postgres.view import ReadView, WriteView, together
 
@@ -134,10 +134,16 @@ class PostgresBackend:
                 self._is_open = True
 
     def _prepare(self, connection: Connection) -> None:
-        migrate(connection, self._schema)
-        # One way to the server and back: whoever opens a store waits for it.
         pending = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(self._schema, "scrubs"))
-        self._is_scrub_due = bool(_first(execute(connection, pending.as_bytes(None)).fetchone()))
+        version = sql.SQL("SELECT max(version) FROM {}").format(sql.Identifier(self._schema, "store_version"))
+        found: tuple[Any, ...] | None = None
+        # One way to the server and back: whoever opens a store waits for it.
+        with suppress(errors.UndefinedTable, errors.UndefinedColumn):
+            found = execute(connection, sql.SQL("SELECT ({}), ({})").format(version, pending).as_bytes(None)).fetchone()
+        if found is None or found[0] != len(STEPS):
+            migrate(connection, self._schema)
+            found = execute(connection, sql.SQL("SELECT NULL, ({})").format(pending).as_bytes(None)).fetchone()
+        self._is_scrub_due = found is not None and bool(found[1])
 
     def _patiently(self, work: Callable[[Connection], T]) -> T:
         """Do something that may be done twice; on a new connection when the one that was at hand has ended."""
@@ -225,7 +231,8 @@ class PostgresBackend:
                     if alone.line is not None:
                         length = execute(connection, STATEMENTS["length_of"], {**place, "line": alone.line})
                 if alone is not None and alone.is_new is not None:
-                    row = execute(connection, STATEMENTS["row"], {"tenant": alone.tenant, "snapshot_id": alone.is_new})
+                    named = {"tenant": alone.tenant, "snapshot_id": alone.is_new}
+                    row = execute(connection, STATEMENTS["row_alone"], named)
             has_changed = False
             for job in jobs:
                 view = WriteView(connection, job.tenant, self._channel, self._bounds)

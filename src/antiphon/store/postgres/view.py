@@ -270,8 +270,19 @@ class WriteView(ReadView):
             self._meet(found, is_newest=True)
 
     def take_up_row(self, snapshot_id: str, found: tuple[Any, ...] | None) -> None:
-        """Spare the question for a row; `found` is the answer to the statement `row`."""
-        self._seen.rows[snapshot_id] = None if found is None else self._meet(found, is_newest=False)
+        """Spare the question for a row that is not there, or is in a known session.
+
+        `found` is the answer to the statement `row_alone`.
+        """
+        if found is None:
+            self._seen.rows[snapshot_id] = None
+            return
+        number, *of_row = found
+        for session in filter(None, self._seen.sessions.values()):
+            if session.number == number:
+                row = self._seen.rows[snapshot_id] = _row(session.session_id, *of_row)
+                if session.newest_id == snapshot_id:
+                    session.newest = row
 
     def take_up_length(self, session_id: str, line: int, found: tuple[Any, ...] | None) -> None:
         """Spare the question for the length of a line; `found` is the answer to the statement `length_of`."""
@@ -501,6 +512,9 @@ class WriteView(ReadView):
         session.open = None  # what was changed in them waits still
         values = [run.value for run in runs]
         for part in parts(values, session.session_id, self._bounds):
+            if len(values[part]) == 1:
+                self._put("put_run", session, **runs[part.start]._asdict())
+                continue
             sizes = [run.size for run in runs[part]]
             self._put("put_runs", session, **_places(runs[part]), sizes=sizes, values=values[part])
 
