@@ -137,6 +137,18 @@ def test_the_providers_are_listed_in_the_order_of_the_alphabet():
     assert list(LIVE_PROVIDERS) == sorted(LIVE_PROVIDERS)
 
 
+def test_an_agent_without_a_model_says_where_it_would_have_come_from():
+    code = (
+        "import sys; sys.modules['boto3'] = None\nfrom antiphon import Agent\nfrom antiphon.errors import MissingExtraError\n"
+        "try:\n    Agent()('hi')\nexcept MissingExtraError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (
+        "'boto3' is not installed: without model=, Amazon Bedrock is asked: pip install 'antiphon[bedrock]', or give "
+        "model='embedded'"
+    )
+
+
 def test_nothing_of_a_provider_is_imported_before_it_is_named():
     code = (
         "import sys; from antiphon import Agent; Agent('embedded'); Agent('bedrock:x.y'); "

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from antiphon.errors import InvalidInputError
+from antiphon.errors import InvalidInputError, MissingExtraError
 from antiphon.models.base import Model
 from antiphon.models.bidi import BidiModel
 
@@ -95,7 +95,7 @@ def turn_model(name: str | None = None) -> Model:
         MissingExtraError: If the provider's package is not installed.
         ModelCredentialsError: If the provider wants a key at once, and there is none.
     """
-    model = _TURNS["bedrock"].make("") if name is None else _named(name, _TURNS, "Agent")
+    model = _default() if name is None else _named(name, _TURNS, "Agent")
     assert isinstance(model, Model)  # noqa: S101 - the table names such classes only
     return model
 
@@ -111,6 +111,17 @@ def live_model(name: str | None = None) -> BidiModel:
     model = _named(DEFAULT_LIVE_MODEL_ID if name is None else name, _LIVE, "BidiAgent")
     assert isinstance(model, BidiModel)  # noqa: S101 - the table names such classes only
     return model
+
+
+def _default() -> Any:
+    """A model of Bedrock's, which nobody has named: where it cannot be made, its user has to be told where it comes from."""
+    try:
+        return _TURNS["bedrock"].make("")
+    except MissingExtraError as error:
+        how = (
+            f"without model=, Amazon Bedrock is asked: pip install 'antiphon[{error.extra}]', or give model='embedded'"
+        )
+        raise MissingExtraError(error.package, error.extra, how=how) from error
 
 
 def _split(name: str, places: Mapping[str, _Place]) -> tuple[str, str]:
