@@ -149,20 +149,47 @@ async def prune(other: LineStore) -> None:
     await other.prune("s", keep=1)
 
 
+async def rewrite_parent_and_sweep(other: LineStore) -> None:
+    await put(other, "t0", row(0, snapshot=snapshot(said("quite"))))
+    await rewrite_parent(other)
+    assert await other.sweep("s") == 4
+
+
+async def prune_parent(other: LineStore) -> None:
+    await put(other, "newer", row(5, snapshot=snapshot(said("newer"))))
+    assert (await other.prune("s", keep=1)).messages == 4
+
+
 async def take_the_name(other: LineStore) -> None:
     await put(other, "t2", row(9, "elsewhere", snapshot=snapshot(said("taken"))))
     await other.delete_session("elsewhere")
 
 
-@pytest.mark.parametrize("meddle", [rewrite_parent, branch_off, redact, erase_and_begin_anew, prune, take_the_name])
+MEDDLES = [
+    rewrite_parent,
+    rewrite_parent_and_sweep,
+    branch_off,
+    redact,
+    erase_and_begin_anew,
+    prune,
+    prune_parent,
+    take_the_name,
+]
+
+
+@pytest.mark.parametrize("meddle", MEDDLES)
+@pytest.mark.parametrize("more", [["m2", "m3"], []], ids=["a turn", "nothing new"])
 async def test_whatever_another_process_did_meanwhile_a_turn_reads_back_as_if_it_had_been_asked(
-    store: LineStore, other: LineStore, meddle: Meddle
+    store: LineStore, other: LineStore, meddle: Meddle, more: list[str]
 ):
     await begin(store)
     await go_on(store, 1)
     await meddle(other)
-    saved = await go_on(store, 2)
-    expected = ["a", "b", "[gone]" if meddle is redact else "m0", "m1", "m2", "m3"]
+    if meddle is prune_parent:
+        assert await store.get_snapshot("t1") is None
+    wanted = row(2, parent_id="t1", snapshot=snapshot(said("a", "b", "m0", "m1", *more)))
+    saved = await put(store, "t2", wanted, expected_tip="newer" if meddle is prune_parent else "t1")
+    expected = ["a", "b", "[gone]" if meddle is redact else "m0", "m1", *more]
     assert words(saved) == words(await found(other, "t2")) == expected
     assert exact(await found(store, "t2")) == exact(await found(other, "t2")) == exact(saved)
 
@@ -293,6 +320,22 @@ async def test_what_was_wrong_with_a_guess_is_asked_before_the_second_try(
     await go_on(store, 2)
     # The guess, which another branch had made wrong; the row and what it builds on; and the row.
     assert backend.taken() == (2, 2)
+
+
+async def test_what_is_known_to_be_out_of_date_is_not_tried(store: LineStore, other: LineStore, backend: Counting):
+    await begin(store)
+    await other.save_snapshot("t0", lambda there: there and replace(there, usage={"n": 1}))
+    backend.taken()
+    # A settled row is read before it is rewritten, and then it is known to have changed.
+    await store.save_snapshot("t0", lambda there: there and replace(there, finish_reason="stop"))
+    assert backend.taken() == (2, 1)
+    await go_on(other, 1)
+    await redact(other)
+    await go_on(store, 2)
+    backend.taken()
+    # Who saves in a session that was redacted needs to know what was.
+    await go_on(store, 3)
+    assert backend.taken() == (1, 1)
 
 
 async def test_a_row_that_begins_with_its_grandparents_messages_shares_them(store: LineStore, backend: Counting):
