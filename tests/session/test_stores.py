@@ -278,6 +278,32 @@ async def test_a_row_that_no_writer_of_ours_made_can_be_restored_by_its_id(place
     assert rows(place)[-1].parent_id == "snap-1"
 
 
+@pytest.mark.parametrize("checkpoint", [False, True], ids=["newest", "by its id"])
+async def test_what_a_session_has_used_is_still_known_after_a_manager_went_on_with_it(place, checkpoint):
+    used = {"inputTokens": 7, "totalTokens": 9}
+    row = SessionSnapshot(
+        session_id="talk",
+        agent_id="default",
+        created_at=VirtualClock().utc(),
+        usage=used,
+        snapshot=Snapshot("agent", "1.0", {"messages": [said("of a runner")]}, {}),
+    )
+    await place.inner.save_snapshot("snap-1", lambda _: row)
+    keeper = place.manager(save_latest_on="message")
+    agent = TurnAgent(keeper)
+    if checkpoint:
+        await agent.add("left aside")
+        await agent.finish()
+        assert await keeper.restore_snapshot(agent, snapshot_id="snap-1")
+    await agent.add("and on")
+    await keeper.save_snapshot(agent, is_latest=False)
+    await agent.add("and on again")
+    await agent.finish()
+    found = rows(place)
+    assert len(found) == (4 if checkpoint else 3)
+    assert [each.usage for each in found] == [used] * len(found)
+
+
 async def test_a_row_with_a_malformed_message_is_refused_with_its_id_and_the_path(place):
     row = SessionSnapshot(
         session_id="talk",

@@ -71,6 +71,7 @@ class RowTarget:
         self._lock = asyncio.Lock()
         self._base = StoredMessages(None, [])
         self._newest: _Said | None = None
+        self._usage: dict[str, Any] | None = None  # the session's until then, of the row that was gone on from
         self._written = 0
         self._redactions: list[tuple[int, Redaction]] = []
 
@@ -188,7 +189,7 @@ class RowTarget:
 
     def begin_anew(self) -> None:
         self.writer.begin_anew()
-        self._newest = None
+        self._newest = self._usage = None
 
     async def run(self, operation: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         # In the caller's context: a store may ask it for the tenant.
@@ -206,9 +207,13 @@ class RowTarget:
             return position.tip  # sealed by then, and newer
         late = [redaction for since, redaction in self._redactions if number < since]
         snapshot, journal = draft.snapshot(late)
+        known = self._usage
 
         def change(row: SessionSnapshot) -> SessionSnapshot:
-            return row if older else replace(row, status="completed", snapshot=snapshot, journal=journal)
+            if older:
+                return row
+            usage = known if row.usage is None else row.usage
+            return replace(row, status="completed", snapshot=snapshot, journal=journal, usage=usage)
 
         # Before the write: one that fails may have reached the store all the same.
         self._written, said, self._newest = max(number, self._written), self._newest, None
@@ -231,7 +236,7 @@ class RowTarget:
         return seen if row is None or row.snapshot is None else replace(seen, row=row)
 
     def _know(self, row: SessionSnapshot, newest: _Said | None) -> None:
-        self._newest = newest
+        self._newest, self._usage = newest, row.usage
         messages = None if row.snapshot is None else row.snapshot.data.get("messages")
         if isinstance(messages, StoredMessages):
             self._base = messages
