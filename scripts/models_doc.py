@@ -109,11 +109,12 @@ def table(title: str, base: type, asked: str) -> str:
 def page() -> str:
     """The whole page."""
     suite = ROOT / "src" / "antiphon" / "testing" / "model_suite"
-    live, turns = (suite / f"{name}.py" for name in ("live", "turns"))
+    live = "".join((suite / f"{name}.py").read_text(encoding="utf-8") for name in ("live", "held", "owed", "sharing"))
+    turns = (suite / "turns.py").read_text(encoding="utf-8")
     return (
         INTRODUCTION
-        + table("Models that talk", BidiModelContract, live.read_text(encoding="utf-8"))
-        + table("Models that answer in turns", ModelContract, turns.read_text(encoding="utf-8"))
+        + table("Models that talk", BidiModelContract, live)
+        + table("Models that answer in turns", ModelContract, turns)
     )
 
 

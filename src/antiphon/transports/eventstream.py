@@ -72,7 +72,15 @@ def encode_message(headers: Mapping[str, HeaderValue], payload: bytes = b"") -> 
         ValueError: If a name or a value is longer than the format can say, or a number or a time does not fit.
         TypeError: If a value is of a type that no header has.
     """
-    head = encode_headers(headers)
+    return framed(encode_headers(headers), payload)
+
+
+def framed(head: bytes, payload: bytes = b"") -> bytes:
+    """One message as bytes, of headers that are encoded already: many messages may have the same.
+
+    Raises:
+        ValueError: If it is longer than a message may be.
+    """
     if len(head) > LONGEST_HEADERS:
         raise ValueError(f"headers of {len(head)} bytes are longer than the {LONGEST_HEADERS} that a message may have")
     if len(payload) > LONGEST_PAYLOAD:
@@ -150,6 +158,7 @@ class Decoder:
     def __init__(self) -> None:
         self._held = bytearray()
         self._broken: TransportError | None = None
+        self._head: tuple[bytes, Mapping[str, HeaderValue]] = b"", {}  # of the last message: most have the same
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages that are whole now, in order.
@@ -166,7 +175,7 @@ class Decoder:
         found: list[Message] = []
         try:
             while (size := self._whole()) is not None:
-                found.append(_decode(bytes(self._held[:size])))
+                found.append(self._message(bytes(self._held[:size])))
                 del self._held[:size]
         except TransportError as error:
             self._broken = error
@@ -198,12 +207,14 @@ class Decoder:
             raise TransportError(f"an event-stream message cannot have {total} bytes with {head} bytes of headers")
         return int(total) if len(self._held) >= total else None
 
-
-def _decode(raw: bytes) -> Message:
-    if crc32(raw[:-4]) != struct.unpack("!I", raw[-4:])[0]:
-        raise TransportError("an event-stream message has a wrong checksum")
-    start = 12 + int(struct.unpack_from("!I", raw, 4)[0])
-    return Message(decode_headers(raw[12:start]), raw[start:-4])
+    def _message(self, raw: bytes) -> Message:
+        if crc32(raw[:-4]) != struct.unpack_from("!I", raw, len(raw) - 4)[0]:
+            raise TransportError("an event-stream message has a wrong checksum")
+        start = 12 + int(struct.unpack_from("!I", raw, 4)[0])
+        head = raw[12:start]
+        if head != self._head[0]:
+            self._head = head, decode_headers(head)
+        return Message(self._head[1], raw[start:-4])
 
 
 def decode_headers(raw: bytes) -> dict[str, HeaderValue]:

@@ -10,10 +10,10 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from urllib.parse import quote, urlsplit
 
-from antiphon.transports.eventstream import encode_headers, encode_message
+from antiphon.transports.eventstream import encode_headers, framed
 
 EVENTS = "STREAMING-AWS4-HMAC-SHA256-EVENTS"
 """What stands for the hash of a body that is a stream of signed messages."""
@@ -141,7 +141,14 @@ def signed_headers(
 
 
 def event_signature(
-    secret: str, scope: Scope, moment: datetime, *, before: str, payload: bytes, key: bytes | None = None
+    secret: str,
+    scope: Scope,
+    moment: datetime,
+    *,
+    before: str,
+    payload: bytes,
+    key: bytes | None = None,
+    dated: bytes | None = None,
 ) -> bytes:
     """The signature of one message of a stream.
 
@@ -152,15 +159,16 @@ def event_signature(
         before: The signature before it, in hex: the request's, or that of the last message.
         payload: The message that is wrapped, or nothing, which ends the stream.
         key: The key of the day, where it is at hand.
+        dated: The message's `:date` as it stands in its headers, where it is at hand.
     """
-    date = encode_headers({DATE: moment})
+    dated = encode_headers({DATE: moment}) if dated is None else dated
     text = "\n".join(
         [
             "AWS4-HMAC-SHA256-PAYLOAD",
             stamp(moment),
             scope.on(moment),
             before,
-            _sha256(date),
+            _sha256(dated),
             _sha256(payload),
         ]
     )
@@ -180,7 +188,7 @@ class EventSigner:
         self._secret = credentials.secret_access_key
         self._scope = scope
         self._before = signature
-        self._key: tuple[str, bytes] = ("", b"")
+        self._key: tuple[date | None, bytes] = (None, b"")
 
     def sign(self, payload: bytes, moment: datetime) -> bytes:
         """A message, signed, as bytes for the wire.
@@ -190,14 +198,18 @@ class EventSigner:
             moment: The time, in UTC.
         """
         moment = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-        day = f"{moment:%Y%m%d}"
+        day = moment.date()
         if self._key[0] != day:
             self._key = day, self._scope.key(self._secret, moment)
+        dated = encode_headers({DATE: moment})
         signature = event_signature(
-            self._secret, self._scope, moment, before=self._before, payload=payload, key=self._key[1]
+            self._secret, self._scope, moment, before=self._before, payload=payload, key=self._key[1], dated=dated
         )
         self._before = signature.hex()
-        return encode_message({DATE: moment, SIGNATURE: signature}, payload)
+        return framed(dated + _SIGNATURE_HEAD + signature, payload)
+
+
+_SIGNATURE_HEAD = encode_headers({SIGNATURE: bytes(32)})[:-32]
 
 
 def _hmac(key: bytes, text: str) -> bytes:

@@ -13,6 +13,8 @@ from binascii import a2b_base64
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
+
 from antiphon.audio import bytes_for_ms, silence
 from antiphon.content import AudioDelta, BidiMessage, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from antiphon.errors import (
@@ -32,7 +34,7 @@ from antiphon.models.bedrock.nova_opening import LONGEST_MESSAGE, Opening, resul
 from antiphon.models.bedrock.nova_output import Output
 from antiphon.models.live import CONTINUE, Codec, Owed, Sightings
 from antiphon.transports.base import Frame
-from antiphon.transports.eventstream import Decoder, Message, encode_message
+from antiphon.transports.eventstream import Decoder, Message, encode_headers, framed
 
 LONGEST_PIECE_MS = 100.0
 """Sound that is sent in one event; the model wants it in small pieces."""
@@ -186,7 +188,7 @@ class NovaSonicCodec(Codec):
         self._put(json.dumps({"event": event}).encode())
 
     def _put(self, event: bytes) -> None:
-        self.outbox.append(encode_message(_HEADERS, b'{"bytes":"' + b64encode(event) + b'"}'))
+        self.outbox.append(framed(_HEAD, b'{"bytes":"' + b64encode(event) + b'"}'))
 
     def _block(self) -> str:
         self._blocks += 1
@@ -304,8 +306,17 @@ class NovaSonicCodec(Codec):
         return ModelProtocolError(f"what came from Bedrock for {self._opening.model_id!r} cannot be read: {error}")
 
 
-_HEADERS = {":event-type": "chunk", ":message-type": "event", ":content-type": "application/json"}
+_HEAD = encode_headers({":event-type": "chunk", ":message-type": "event", ":content-type": "application/json"})
 _PLAIN = {"mediaType": "text/plain"}
+
+
+class _Chunk(msgspec.Struct, frozen=True):
+    """What a message holds."""
+
+    content: bytes = msgspec.field(name="bytes")
+
+
+_CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 def _said(payload: bytes) -> str:
@@ -327,7 +338,10 @@ def _body(payload: bytes) -> dict[str, Any]:
         ModelProtocolError: If it is not that.
     """
     try:
-        event: Any = json.loads(a2b_base64(json.loads(payload)["bytes"], strict_mode=True))["event"]
+        try:
+            event: Any = msgspec.json.decode(_CHUNK.decode(payload).content)["event"]
+        except (msgspec.DecodeError, UnicodeError):  # it is stricter: half a character, for instance, is no text to it
+            event = json.loads(a2b_base64(json.loads(payload)["bytes"], strict_mode=True))["event"]
         if isinstance(event, dict):
             return cast("dict[str, Any]", event)
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -251,6 +251,12 @@ class GeminiLiveCodec(Codec):
         message = decoded(frame)
         out: list[OutputEvent] = []
         turns = self._turns
+        content = object_at(message, "serverContent") if len(message) == 1 else {}
+        if turns.sounding and len(content) == 1 and "modelTurn" in content and not self._session.tail_over:
+            # More sound of an answer that sounds already, which is nearly all that comes: it changes nothing else.
+            self.current = False
+            self._parts(object_at(content, "modelTurn"), out)
+            return out
         waited, tail = turns.waits_for_words, turns.tail
         for key in message:
             if key not in _KNOWN:

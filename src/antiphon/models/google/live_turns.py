@@ -127,6 +127,11 @@ class Turns:
         self._asked = self._prompted = True
 
     @property
+    def sounding(self) -> bool:
+        """Whether the sound of an answer has begun, and more of it may come."""
+        return self._answer is not None and self._answer.sounding
+
+    @property
     def has_begun(self) -> bool:
         """Whether any answer has begun."""
         return self._answer is not None
