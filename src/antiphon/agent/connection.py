@@ -97,19 +97,17 @@ class Connection:
     """
 
     __slots__ = (
-        "_began_at",
         "_call",
         "_clock",
+        "_life",
         "_outbox",
         "_prompt",
         "_reader",
         "_restart",
         "_sender",
-        "_short_lives",
         "_timer",
         "_undelivered",
         "_waiting",
-        "_warned",
         "gate",
         "generation",
         "model",
@@ -128,9 +126,7 @@ class Connection:
         self._reader: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
         self._restart: asyncio.Task[Any] | None = None  # the task that restarts, while one does
-        self._began_at = 0.0
-        self._short_lives = 0
-        self._warned = False
+        self._life = _Life()
         self.gate = Gate()
         self.model = model
         self.generation = 0
@@ -155,7 +151,7 @@ class Connection:
 
     def begin(self) -> None:
         """Read and watch the time from now on."""
-        self._began_at, self._warned = self._clock.now(), False
+        self._life.began_at, self._life.warned = self._clock.now(), False
         self._reader = self._call.spawn(self._read(self.generation))
         limit = self.model.get_connection_config().get("restart_after_s", 0)
         if limit and limit > 0:
@@ -323,7 +319,7 @@ class Connection:
                 raise
             return
         if self._alive(generation):
-            if self._warned:
+            if self._life.warned:
                 self._timed_out(ConnectionTimeoutError("the provider ended the connection, as it had said it would"))
                 return
             self._check_held()
@@ -350,7 +346,7 @@ class Connection:
 
     def expect_end(self, time_left_s: float) -> None:
         """The provider says that it will end the connection: restart before it does."""
-        self._warned = True
+        self._life.warned = True
         if time_left_s > 0 and self.model.get_connection_config().get("auto_restart", True):
             self.restart_within(0.0, max(0.0, time_left_s - 1.0))
 
@@ -412,12 +408,12 @@ class Connection:
         Raises:
             ConnectionEndedError: After `SHORT_LIVES` in a row.
         """
-        lived = self._clock.now() - self._began_at
-        self._short_lives = self._short_lives + 1 if error is not None and lived < SHORT_LIFE_S else 0
-        if self._short_lives >= SHORT_LIVES:
+        lived = self._clock.now() - self._life.began_at
+        self._life.short_lives = self._life.short_lives + 1 if error is not None and lived < SHORT_LIFE_S else 0
+        if self._life.short_lives >= SHORT_LIVES:
             raise ConnectionEndedError(f"{SHORT_LIVES} connections in a row ended within {SHORT_LIFE_S:g} s: {error}")
-        if self._short_lives > 1:
-            await self._clock.sleep(_FIRST_PAUSE_S * 2.0 ** (self._short_lives - 2))
+        if self._life.short_lives > 1:
+            await self._clock.sleep(_FIRST_PAUSE_S * 2.0 ** (self._life.short_lives - 2))
 
     async def _replace(self, restart_config: dict[str, Any]) -> None:
         self._check_held()
@@ -461,6 +457,23 @@ class Connection:
             restart.cancel()
             await settle(self._clock, READER_END_S, [restart])
         await self._end_reader()
+
+
+class _Life:
+    """The life of the latest connection.
+
+    Attributes:
+        began_at: When it was opened.
+        warned: Whether the provider has said that it will end it.
+        short_lives: How many before it were short, in a row.
+    """
+
+    __slots__ = ("began_at", "short_lives", "warned")
+
+    def __init__(self) -> None:
+        self.began_at = 0.0
+        self.warned = False
+        self.short_lives = 0
 
 
 def _ids(message: Message) -> set[str]:
