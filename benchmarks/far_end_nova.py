@@ -57,11 +57,12 @@ async def main(burst: int) -> None:
                     for _ in range(burst):
                         await line.message(piece)
 
-        async with asyncio.TaskGroup() as group:
-            player = group.create_task(answer())
-            with suppress(*PROTOCOL_ERRORS):
-                await line.serve()
-            player.cancel()
+        with suppress(asyncio.CancelledError):  # the end of the process
+            async with asyncio.TaskGroup() as group:
+                player = group.create_task(answer())
+                with suppress(*PROTOCOL_ERRORS):
+                    await line.serve()
+                player.cancel()
         writer.close()
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
