@@ -338,6 +338,18 @@ async def test_what_is_known_to_be_out_of_date_is_not_tried(store: LineStore, ot
     assert backend.taken() == (1, 1)
 
 
+async def test_what_another_process_has_written_meanwhile_is_not_written_again(
+    store: LineStore, other: LineStore, backend: Counting
+):
+    await begin(store, status="pending")
+    replaced = said(*(f"new {number}" for number in range(20)))
+    await put(other, "t0", row(0, status="pending", snapshot=snapshot(replaced)))
+    backend.appended = 0
+    # The list has nothing of the parent as it is remembered, and all of the parent as it is.
+    await put(store, "t1", row(1, parent_id="t0", snapshot=snapshot([*replaced, *said("more")])), expected_tip="t0")
+    assert backend.appended == 1
+
+
 async def test_a_row_that_begins_with_its_grandparents_messages_shares_them(store: LineStore, backend: Counting):
     await begin(store)
     await put(store, "t1", row(1, parent_id="t0", status="failed"), expected_tip="t0")

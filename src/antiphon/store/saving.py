@@ -39,13 +39,11 @@ class _Ground:
         redactions: How many the session has seen.
         masks: What was redacted; None when nothing was.
         bases: Rows that may hold most of the list, best first, each with the length of its last line.
-        is_whole: Whether the store could not name another one.
     """
 
     redactions: int
     masks: Masks | None
     bases: tuple[tuple[Row, int], ...]
-    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +170,10 @@ def _prepared(
     plan = None
     if ground is not None and listed is not None:
         plan = yield from _plan(known, tenant, listed, ground)
-        if plan.base is None and not ground.is_whole:
-            ground = None  # another row may share something with the list
+        if plan.base is None and plan.layout.fresh:
+            # Another row may share something with the list, or one of these has changed: what was built on nothing
+            # would be written without a look at them.
+            ground = None
     if ground is None:
         ground = yield from _asked_ground(known, tenant, session_id, wanted.parent_id, old, listed)
         plan = None if listed is None else (yield from _plan(known, tenant, listed, ground))
@@ -313,7 +313,6 @@ def _remembered_ground(
         *((parent_id,) if parent_id is not None else ()),
     ]
     bases: list[tuple[Row, int]] = []
-    is_whole = True
     for name in dict.fromkeys(names):
         footing = known.footing(tenant, name)
         if (
@@ -327,13 +326,10 @@ def _remembered_ground(
         if footing is None or end is None or footing.row.session_id != session_id or footing.redactions:
             if not bases:
                 return None
-            is_whole = False  # but the first one is nearly always what the list goes on from
-            break
+            break  # the first one is nearly always what the list goes on from
         if footing.row.record.spans:
             bases.append((footing.row, end))
-        elif name == parent_id:
-            is_whole = False  # an older one may have some
-    return _Ground(0, None, tuple(bases), is_whole) if bases or (names and not listed) else None
+    return _Ground(0, None, tuple(bases)) if bases or (names and not listed) else None
 
 
 def _plan(
