@@ -30,12 +30,13 @@ A model is an object, or a name:
 | `openai:MODEL` | [`OpenAIModel`](models/openai.md) | [`OpenAIRealtimeModel`](models/openai_realtime.md) | `openai` |
 | `openai-responses:MODEL` | [`OpenAIResponsesModel`](models/openai.md#the-responses-api) | | `openai` |
 | `anthropic:MODEL` | [`AnthropicModel`](models/anthropic.md) | | `anthropic` |
-| `google:MODEL`, `gemini:MODEL` | [`GeminiModel`](models/gemini.md) | [`GoogleGeminiLiveModel`](models/gemini_live.md) | `google` |
-| `bedrock:MODEL`, an id or ARN of Bedrock's | [`BedrockModel`](models/bedrock.md) | [`BedrockNovaSonicModel`](models/nova_sonic.md) | `bedrock` |
+| `google:MODEL` | [`GeminiModel`](models/gemini.md) | [`GoogleGeminiLiveModel`](models/gemini_live.md) | `google` |
+| `bedrock:MODEL`, `MODEL` | [`BedrockModel`](models/bedrock.md) | [`BedrockNovaSonicModel`](models/nova_sonic.md) | `bedrock` |
 | `llamacpp:FILE.gguf`, `llamacpp` | [`LlamaCppModel`](models/local.md) | | `llm` |
 | `embedded` | `EmbeddedModel` | [`EmbeddedBidiModel`](voice.md) | |
 
-Any other name is refused, with the list of forms. What is not in a name (keys, parameters, other addresses) is given to an object.
+`gemini:` is `google:`. Only ids and ARNs of Bedrock's may stand alone; any other name is refused, with the list of forms. What is
+not in a name (keys, parameters, other addresses) is given to an object.
 No name at all means Bedrock: `Agent()` asks a Claude, `BidiAgent()` talks through Nova 2 Sonic.
 
 A session that one provider began is gone on with by any other, of either kind, since the history is in the session. There is one

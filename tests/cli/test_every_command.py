@@ -92,14 +92,16 @@ def test_every_command_works_over_every_store(kind, make_url, tmp_path, capsys):
 def test_a_check_names_the_damaged_session_of_a_database(database, tmp_path, capsys):
     import psycopg
 
+    from antiphon.store.postgres.packing import pack
+
     run = Script(database, capsys)
     run("chat", "-s", "ann", "-m", "hello")
     run("chat", "-s", "bob", "-m", "count to three")
     with psycopg.connect(database, autocommit=True) as connection:
-        changed = connection.execute(
-            "UPDATE antiphon.messages SET body = 'x' WHERE convert_from(body, 'UTF8') LIKE '%count to three%'"
-        )
-        assert changed.rowcount == 1
+        [(session, size)] = connection.execute(
+            "SELECT number, size FROM antiphon.runs JOIN antiphon.sessions ON number = session WHERE session_id = 'bob'"
+        ).fetchall()
+        connection.execute("UPDATE antiphon.runs SET value = %s WHERE session = %s", (pack([b"x"] * size), session))
     told = run("store check", code=4)
     assert [each["where"].split(",")[0] for each in told["damaged"]] == ["session bob"]
     assert run("sessions show", "ann")["session_id"] == "ann"
