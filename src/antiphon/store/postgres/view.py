@@ -513,7 +513,8 @@ class WriteView(ReadView):
         values = [run.value for run in runs]
         for part in parts(values, session.session_id, self._bounds):
             if len(values[part]) == 1:
-                self._put("put_run", session, **runs[part.start]._asdict())
+                run = runs[part.start]
+                self._put("put_run", session, line=run.line, first=run.first, size=run.size, value=run.value)
                 continue
             sizes = [run.size for run in runs[part]]
             self._put("put_runs", session, **_places(runs[part]), sizes=sizes, values=values[part])
