@@ -176,7 +176,8 @@ def _prepared(
             ground = None
     if ground is None:
         ground = yield from _asked_ground(known, tenant, session_id, wanted.parent_id, old, listed)
-        plan = None if listed is None else (yield from _plan(known, tenant, listed, ground))
+        if listed is not None:  # what was copied already is not copied again
+            plan = yield from _plan(known, tenant, listed if plan is None else plan.messages, ground)
     if old is not None and old.origin.redactions != ground.redactions:
         raise MovedError(f"session {session_id!r} was redacted")
     parts = parts_of(wanted, ground.masks)
