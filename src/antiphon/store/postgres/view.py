@@ -512,12 +512,13 @@ class WriteView(ReadView):
         session.open = None  # what was changed in them waits still
         values = [run.value for run in runs]
         for part in parts(values, session.session_id, self._bounds):
-            if len(values[part]) == 1:
-                run = runs[part.start]
+            held = runs[part]
+            if len(held) == 1:
+                (run,) = held
                 self._put("put_run", session, line=run.line, first=run.first, size=run.size, value=run.value)
-                continue
-            sizes = [run.size for run in runs[part]]
-            self._put("put_runs", session, **_places(runs[part]), sizes=sizes, values=values[part])
+            else:
+                sizes = [run.size for run in held]
+                self._put("put_runs", session, **_places(held), sizes=sizes, values=values[part])
 
     def _put_changed_runs(self) -> None:
         for session in filter(None, self._seen.sessions.values()):
