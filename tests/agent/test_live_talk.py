@@ -167,7 +167,9 @@ async def test_a_failed_start_leaves_the_agent_stopped():
 
 def test_a_model_may_be_named_and_what_is_none_is_refused():
     assert isinstance(BidiAgent("embedded").model, EmbeddedBidiModel)
-    with pytest.raises(InvalidInputError, match="names the provider 'nobody', which no BidiAgent has: write one of bedrock:<model id>"):
+    with pytest.raises(
+        InvalidInputError, match="names the provider 'nobody', which no BidiAgent has: write one of bedrock:<model id>"
+    ):
         BidiAgent("nobody:x")
     with pytest.raises(InvalidTypeError, match="model must be a BidiModel, string, or None"):
         BidiAgent(object())  # type: ignore[arg-type]

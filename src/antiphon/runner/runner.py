@@ -111,7 +111,9 @@ class Runner:
         if not callable(make_agent):
             raise InvalidTypeError(f"make_agent={make_agent!r} cannot be called: give a function that makes an agent")
         if store is not None and not isinstance(store, SessionStore):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidTypeError(f"store={store!r} is not a SessionStore: use one of ours, or antiphon.store.open_store")
+            raise InvalidTypeError(
+                f"store={store!r} is not a SessionStore: use one of ours, or antiphon.store.open_store"
+            )
         _check_choice("durability", durability, get_args(Durability))
         _check_choice("on_conflict", on_conflict, get_args(OnConflict))
         for what, seconds in (
