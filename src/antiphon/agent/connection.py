@@ -121,7 +121,7 @@ class Connection:
         self._prompt = prompt
         self._outbox: list[Results | tuple[int, Truncate]] = []
         self._undelivered: list[Message] = []
-        self._waiting = WaitingSound()
+        self._waiting: WaitingSound | None = None  # while sound waits
         self._sender: asyncio.Task[None] | None = None  # while something is in the outbox
         self._reader: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
@@ -167,17 +167,21 @@ class Connection:
         Raises:
             Exception: What the model raises, or why there is no connection any more.
         """
-        if self.gate.is_open and not self._waiting:
+        if self._waiting is None and self.gate.is_open:
             await self._send_sound(sound)
             return
         self.gate.check()
-        done = self._waiting.put(sound, self._seconds(sound))
-        if len(self._waiting) == 1:
-            self._call.spawn(self._send_waiting())
+        if self._waiting is None:
+            self._waiting = WaitingSound()
+            done = self._waiting.put(sound, self._seconds(sound))
+            self._call.spawn(self._send_waiting(self._waiting))
+        else:
+            done = self._waiting.put(sound, self._seconds(sound))
         await done
 
     async def _send_sound(self, sound: AudioDelta) -> None:
-        self._check_held()
+        if self.model.held_by is not self:
+            self._check_held()
         generation = self.generation
         try:
             await self.model.send(sound)
@@ -188,9 +192,8 @@ class Connection:
                 self.gate.check()
                 raise
 
-    async def _send_waiting(self) -> None:
+    async def _send_waiting(self, waiting: WaitingSound) -> None:
         """Send the sound that waits, and what comes meanwhile, so that nothing is overtaken."""
-        waiting = self._waiting
         try:
             while waiting:
                 with suppress(Exception):  # told below
@@ -206,6 +209,7 @@ class Connection:
                 if waiting.first() is piece:  # else newer ones have pushed it out meanwhile
                     waiting.drop(failure)
         finally:
+            self._waiting = None
             while waiting:
                 waiting.drop(self.gate.why)
 

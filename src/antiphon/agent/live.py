@@ -238,8 +238,9 @@ class BidiAgent(BaseAgent):
             raise
 
     async def _send(self, call: LiveCall, input_data: BidiAgentInput) -> None:
-        if type(input_data) is AudioDelta:
-            await self._send_sound(call, input_data)
+        if type(input_data) is AudioDelta:  # fifty times a second
+            call.conversation.sound_in = True
+            await call.connection.send_sound(input_data)
             return
         if is_interrupt_response(input_data):
             call.connection.gate.check()
