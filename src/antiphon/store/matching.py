@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from antiphon.jsonable import private_copy
+from antiphon.store.compact import compact
 from antiphon.store.lines import Piece
 
 # A slice of work in microseconds, as estimated from what was measured on a slow core: an event loop may be kept waiting
@@ -114,23 +115,14 @@ def match(
 
 
 def _move_together(copies: list[Any], known: int, pieces: list[Piece]) -> None:
-    """Copy a block that appending has just filled once more, in one go.
+    """Copy a block that appending has just filled once more, in one go (`compact`).
 
-    Comparing waits for memory more than for anything else. Copies that were made a turn at a time are scattered all over
-    it, and twice as slow to walk as those that lie together.
+    Copies that were made a turn at a time are scattered all over memory, and slower to walk than those that lie together.
     """
     stop = len(copies) // _MOVED * _MOVED
     is_appended = [piece.known for piece in pieces] == [0, None] and pieces[0].size == known
     if is_appended and known < stop and len(copies) - known < _MOVED:
-        copies[stop - _MOVED : stop] = [_copied(copy) for copy in copies[stop - _MOVED : stop]]
-
-
-def _copied(copy: Any) -> Any:
-    if isinstance(copy, dict):
-        return {key: _copied(value) for key, value in cast("dict[str, Any]", copy).items()}
-    if isinstance(copy, list):
-        return [_copied(value) for value in copy]  # pyright: ignore[reportUnknownVariableType]
-    return copy
+        copies[stop - _MOVED : stop] = [compact(copy) for copy in copies[stop - _MOVED : stop]]
 
 
 class _Pieces:

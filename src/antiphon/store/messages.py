@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, overload
 from antiphon.content import Message
 from antiphon.errors import CorruptStoreError
 from antiphon.jsonable import decode_json, encode_json, private_copy
+from antiphon.store.compact import compact
 
 _BLOCK = 32  # messages decoded between two looks at the event loop
 _READ = 64  # messages decoded by one call where nobody is kept waiting
@@ -132,7 +133,7 @@ class StoredMessages(Sequence[Message]):
             copies: list[Any] = []
             raws = self._raws or []
             for start in range(0, len(raws), _BLOCK):
-                copies += [private_copy(message) for message in self._decoded(start, start + _BLOCK)]
+                copies += [compact(private_copy(message)) for message in self._decoded(start, start + _BLOCK)]
                 if len(copies) < len(raws):
                     yield
             self._copies = copies
