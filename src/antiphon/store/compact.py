@@ -1,4 +1,4 @@
-"""Private copies of messages that take about half the room.
+"""Private copies of messages whose dicts take about half the room; their words take what they take.
 
 A list that is saved whole after each turn is compared whole with what is stored, and that waits for memory more than for
 anything else: the less there is to read, the sooner it is done. A dict of one's own carries a table of keys (some 100 bytes);
@@ -46,7 +46,7 @@ def _compact_dict(copy: dict[str, Any]) -> dict[str, Any]:
         return {key: compact(value) for key, value in copy.items()}
     result = _shaped(tuple(copy)).copy()
     for key, value in copy.items():
-        result[key] = compact(value) if isinstance(value, (dict, list)) else value
+        result[key] = compact(value)
     return result
 
 
